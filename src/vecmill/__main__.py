@@ -1,0 +1,5 @@
+"""`python -m vecmill` is `vecmill`."""
+
+from vecmill.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""The ASGI application: the only place that turns settings into objects."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Mounted
+from starlette.types import ASGIApp
+
+from vecmill.api.admin import Admin
+from vecmill.api.dialect import Dialect
+from vecmill.api.dialects.openai import OPENAI
+from vecmill.api.endpoint import Endpoint, error_response
+from vecmill.api.metrics import Metrics
+from vecmill.api.trace import Traced
+from vecmill.config import Settings
+from vecmill.errors import EngineFailed, MethodNotAllowed, UnknownRoute, VecmillError
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry
+
+DIALECTS: tuple[Dialect, ...] = (OPENAI,)
+"""Every wire format that is answered."""
+
+FALLBACK = OPENAI
+"""Whose errors are said where no route was found."""
+
+
+def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
+    """The application that answers for these models.
+
+    Args:
+        registry: The models; they may still be loading.
+        settings: Limits.
+        events: Told of answers; metrics subscribe to it here.
+    """
+    metrics = Metrics(registry)
+    events.subscribers.append(metrics)
+    encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
+    routes = [
+        Mounted(path, Endpoint(dialect, route, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
+        for dialect in DIALECTS
+        for route in dialect.routes
+        for path in route.paths
+    ]
+    app = Starlette(
+        routes=routes + Admin(registry, settings, metrics, DIALECTS).routes(),
+        exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
+    )
+    return Traced(app, events)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    path = request.url.path
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "").split(", ")
+        return error_response(FALLBACK, MethodNotAllowed(request.method, path, sorted(allowed)))
+    known = sorted({path for dialect in DIALECTS for route in dialect.routes for path in route.paths})
+    return error_response(FALLBACK, UnknownRoute(f"no route {path}; try {', '.join(known)} or /docs"))
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    return error_response(FALLBACK, error if isinstance(error, VecmillError) else VecmillError(str(error)))
+
+
+async def _bug(_: Request, __: Exception) -> Response:
+    return error_response(FALLBACK, EngineFailed("an unexpected error in the server; its log says more"))

@@ -1,0 +1,1 @@
+"""One wire format a file, pure functions."""

@@ -1,0 +1,175 @@
+"""OpenAI's embeddings API (platform reference, "Create embeddings"), as its SDKs send and read it."""
+
+from typing import Literal
+
+import msgspec
+
+from vecmill import errors
+from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route
+from vecmill.api.encode import ENCODINGS
+from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
+
+
+class EmbeddingsBody(msgspec.Struct):
+    """A request. Unknown fields are ignored and null means absent, as clients of many kinds send both."""
+
+    input: str | list[str | int | list[int]]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None
+    truncate: bool | None = None
+    prompt_name: str | None = None
+
+
+class Embedding(msgspec.Struct):
+    """One vector: numbers, or base64 of little-endian float32."""
+
+    index: int
+    embedding: list[float] | str
+    object: Literal["embedding"] = "embedding"
+
+
+class Usage(msgspec.Struct):
+    """Tokens that went through the model."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(msgspec.Struct):
+    """The vectors, in the order of the inputs."""
+
+    data: list[Embedding]
+    model: str
+    usage: Usage
+    object: Literal["list"] = "list"
+
+
+class EncodedEmbedding(msgspec.Struct):
+    """An `Embedding` whose vector is already JSON."""
+
+    object: str
+    index: int
+    embedding: msgspec.Raw
+
+
+class EncodedAnswer(msgspec.Struct):
+    """An `EmbeddingsAnswer` whose vectors are already JSON."""
+
+    object: str
+    data: list[EncodedEmbedding]
+    model: str
+    usage: Usage
+
+
+class ErrorDetail(msgspec.Struct):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct):
+    """Every error has this body."""
+
+    error: ErrorDetail
+
+
+def parse(body: EmbeddingsBody, headers: Headers) -> Request:
+    """The neutral request.
+
+    Raises:
+        InvalidRequest: The input mixes kinds, or a header has no such value.
+    """
+    return Request(
+        model=body.model,
+        inputs=_inputs(body.input),
+        options=Options(
+            prompt_name=body.prompt_name,
+            truncate=body.truncate is not False,
+            dimensions=body.dimensions,
+            token_vocabulary=_token_vocabulary(headers),
+            likely_tiktoken="x-stainless-lang" in headers,
+        ),
+    )
+
+
+def render(body: EmbeddingsBody, result: Result) -> bytes:
+    """The answer, each vector encoded as asked."""
+    encode = ENCODINGS[body.encoding_format or "float"]
+    data = [EncodedEmbedding("embedding", number, encode(row)) for number, row in enumerate(result.rows)]
+    total = sum(result.tokens)
+    return msgspec.json.encode(EncodedAnswer("list", data, result.model, Usage(total, total)))
+
+
+STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
+    errors.InputTooLong: (400, "invalid_request_error", None),
+    errors.InvalidRequest: (400, "invalid_request_error", None),
+    errors.UnknownModel: (404, "invalid_request_error", "model_not_found"),
+    errors.UnknownRoute: (404, "invalid_request_error", "unknown_url"),
+    errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
+    errors.BodyTooLarge: (413, "invalid_request_error", "request_too_large"),
+    errors.UnsupportedMediaType: (415, "invalid_request_error", "unsupported_media_type"),
+    errors.Overloaded: (429, "rate_limit_error", "overloaded"),
+    errors.ModelLoading: (503, "server_error", "model_loading"),
+    errors.ShuttingDown: (503, "server_error", "shutting_down"),
+    errors.EngineFailed: (500, "server_error", "engine_failed"),
+    errors.VecmillError: (500, "server_error", None),
+}
+"""Error to status, type and code; a subclass not listed counts as its parent."""
+
+
+def render_error(error: errors.VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    status, kind, code = next(STATUSES[parent] for parent in type(error).__mro__ if parent in STATUSES)
+    param = "model" if isinstance(error, errors.UnknownModel) else None
+    if isinstance(error, errors.InvalidRequest):
+        param, code = error.param, error.code
+    return ErrorReply(status, msgspec.json.encode(ErrorBody(ErrorDetail(str(error), kind, param, code))))
+
+
+def _inputs(value: str | list[str | int | list[int]]) -> list[Input]:
+    """A text, texts, one array of token ids, or several."""
+    if isinstance(value, str):
+        if not value:
+            raise errors.InvalidRequest("input is an empty string; every input needs content", param="input")
+        return [value]
+    if value and all(isinstance(element, int) for element in value):
+        return [[element for element in value if isinstance(element, int)]]
+    inputs: list[Input] = []
+    for number, element in enumerate(value):
+        if isinstance(element, int) or type(element) is not type(value[0]):
+            raise errors.InvalidRequest(
+                f"input[{number}] is of another kind than input[0]; send strings, token ids or arrays of token ids",
+                param="input",
+            )
+        inputs.append(element)
+    return inputs
+
+
+def _token_vocabulary(headers: Headers) -> str | None:
+    value = headers.get("x-token-vocabulary")
+    if value is not None and value not in TOKEN_VOCABULARIES:
+        allowed = ", ".join(TOKEN_VOCABULARIES)
+        raise errors.InvalidRequest(f"the header x-token-vocabulary is {value!r}; allowed: {allowed}")
+    return value
+
+
+OPENAI = Dialect(
+    name="OpenAI",
+    routes=(
+        Route(
+            paths=("/v1/embeddings", "/embeddings"),
+            body=EmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=EmbeddingsAnswer,
+            summary="Vectors of texts or token ids",
+        ),
+    ),
+    render_error=render_error,
+    error=ErrorBody,
+)

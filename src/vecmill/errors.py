@@ -1,0 +1,159 @@
+"""What can go wrong, named for what happened. A dialect chooses the status and the body.
+
+VecmillError
+├── StartError                before ready: the command prints the line and exits with 1
+│   ├── BadSettings               a setting that does not exist or makes no sense
+│   ├── AddressUnavailable        the port is taken, or the address is not ours
+│   └── LoadError                 a model cannot be loaded
+│       ├── ModelNotFound             no such folder, repository, wheel or revision
+│       ├── NetworkUnavailable        neither cached nor reachable
+│       ├── AccessDenied              private or gated, and no token that opens it
+│       ├── DiskFull                  no room for the download
+│       ├── MissingFile               the checkpoint lacks a file that it needs
+│       ├── CorruptFile               a file is truncated, damaged or not what its name says
+│       └── UnsupportedModel          an architecture, module or setting that vecmill cannot run
+└── RequestError              while serving: one request gets it, the others do not notice
+    ├── InvalidRequest            the caller can mend it: the text, a number, a type
+    │   └── InputTooLong              longer than the model's limit, and truncation refused
+    ├── UnknownModel              no model of that name is served here
+    ├── UnknownRoute              no such path
+    ├── MethodNotAllowed          the path exists, the method does not
+    ├── BodyTooLarge              more bytes than the server takes
+    ├── UnsupportedMediaType      not JSON by its own account
+    ├── Overloaded                the queue is full: come back after `retry_after_s`
+    ├── ModelLoading              a model of that name is on its way: come back after `retry_after_s`
+    ├── ShuttingDown              the server drains
+    └── EngineFailed              our fault: the engine raised, or its numbers are no vector
+"""
+
+
+class VecmillError(Exception):
+    """Anything that vecmill raises on purpose. `str(error)` is one line for the person who reads it."""
+
+
+class StartError(VecmillError):
+    """The command cannot start; the message says what to do."""
+
+
+class BadSettings(StartError):
+    """A setting does not exist or makes no sense."""
+
+
+class AddressUnavailable(StartError):
+    """The port is taken, or the address is not one of this machine."""
+
+
+class LoadError(StartError):
+    """A model cannot be loaded; the message says what to do."""
+
+
+class ModelNotFound(LoadError):
+    """No folder, repository, wheel or revision of that name."""
+
+
+class NetworkUnavailable(LoadError):
+    """The model is not on this machine and where it lives cannot be reached."""
+
+
+class AccessDenied(LoadError):
+    """The repository is private or gated and the token, if any, does not open it."""
+
+
+class DiskFull(LoadError):
+    """The disk has no room for the model."""
+
+
+class MissingFile(LoadError):
+    """The checkpoint lacks a file that it needs."""
+
+
+class CorruptFile(LoadError):
+    """A file of the checkpoint is truncated, damaged or not what its name says."""
+
+
+class UnsupportedModel(LoadError):
+    """The checkpoint asks for something that vecmill cannot do without giving wrong numbers."""
+
+
+class RequestError(VecmillError):
+    """One request fails; the others do not notice."""
+
+
+class InvalidRequest(RequestError):
+    """The caller can mend it.
+
+    Attributes:
+        param: The field of the request that is wrong, or None when it is the body as a whole.
+        code: A short word for programs, or None.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class InputTooLong(InvalidRequest):
+    """An input has more tokens than the model takes and the caller refused truncation."""
+
+
+class UnknownModel(RequestError):
+    """No model of that name is served here."""
+
+    def __init__(self, name: str | None, served: list[str]) -> None:
+        what = "the request names no model" if name is None else f"model {name!r} is not served here"
+        super().__init__(f"{what}; served: {', '.join(served) or 'none'}")
+
+
+class UnknownRoute(RequestError):
+    """No such path."""
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, the method does not.
+
+    Attributes:
+        allowed: The methods that the path answers.
+    """
+
+    def __init__(self, method: str, path: str, allowed: list[str]) -> None:
+        super().__init__(f"{method} is not allowed on {path}; allowed: {', '.join(allowed)}")
+        self.allowed = allowed
+
+
+class BodyTooLarge(RequestError):
+    """The body has more bytes than the server takes."""
+
+
+class UnsupportedMediaType(RequestError):
+    """The body is not JSON by its own account."""
+
+
+class Overloaded(RequestError):
+    """The queue is full.
+
+    Attributes:
+        retry_after_s: Seconds after which the queue will, at the speed measured, have room again.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ModelLoading(RequestError):
+    """A model of that name is being fetched or loaded.
+
+    Attributes:
+        retry_after_s: Seconds after which it is worth asking again.
+    """
+
+    retry_after_s = 1.0
+
+
+class ShuttingDown(RequestError):
+    """The server drains and takes no new work."""
+
+
+class EngineFailed(RequestError):
+    """The engine raised, or what it returned is no vector. Never the caller's fault."""

@@ -1,0 +1,1 @@
+"""A checkpoint compiled to an ONNX graph, without torch."""

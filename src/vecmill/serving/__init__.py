@@ -1,0 +1,1 @@
+"""Who waits for what: models by name, queues, runners, and what a request wishes of its rows."""

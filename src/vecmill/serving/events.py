@@ -1,0 +1,66 @@
+"""What happened, told to whoever subscribed: metrics, logs, tests. Nothing here knows a metrics library."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vecmill.core import Timings
+
+NO_TIMINGS = Timings()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDone:
+    """A request was answered.
+
+    Attributes:
+        model: Served name; "" where the request named none that is served.
+        route: The path's template.
+        status: HTTP status of the answer.
+        inputs: Texts in it; 0 where it failed.
+        tokens: Tokens that went through the model.
+        truncated: Inputs cut to the limit.
+        timings: Seconds by stage.
+    """
+
+    model: str
+    route: str
+    status: int
+    inputs: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    timings: Timings = NO_TIMINGS
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """The engine ran one micro-batch.
+
+    Attributes:
+        model: Served name.
+        rows: Inputs in it.
+        tokens: Tokens in it.
+        seconds: What it took.
+        failed: Whether the engine raised.
+    """
+
+    model: str
+    rows: int
+    tokens: int
+    seconds: float
+    failed: bool
+
+
+Event = RequestDone | BatchDone
+Subscriber = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class Events:
+    """The list of subscribers, called in the thread in which it happened; they must be quick and must not raise."""
+
+    subscribers: list[Subscriber] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        """Tell everyone."""
+        for subscriber in self.subscribers:
+            subscriber(event)

@@ -1,0 +1,126 @@
+"""The models that are served, by name; and how one gets there: source, spec, engine, a first real embedding."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from vecmill.config import Settings
+from vecmill.core import Request
+from vecmill.engine.base import load_engine
+from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel, UnsupportedModel
+from vecmill.model.source import parse, resolve
+from vecmill.model.spec import read_spec
+from vecmill.serving.events import Events
+from vecmill.serving.served import ServedModel
+
+log = logging.getLogger(__name__)
+
+
+class Registry:
+    """Served names, in the order given; a name is known from the start and answers once its model is loaded.
+
+    Args:
+        names: Served names.
+
+    Raises:
+        BadSettings: Two models have one name.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise BadSettings(f"two models are named {', '.join(sorted(twice))}: give one another name with NAME=MODEL")
+        self._models: dict[str, ServedModel | None] = dict.fromkeys(names)
+        self.draining = False
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        """The loaded models."""
+        return iter([model for model in self._models.values() if model])
+
+    @property
+    def names(self) -> list[str]:
+        """All served names, loaded or not."""
+        return list(self._models)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is loaded, warmed and alive, and new work is welcome."""
+        return not self.draining and all(state == "ready" for state in self.states.values())
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Name to "loading", "ready" or "broken"."""
+        return {name: _state(model) for name, model in self._models.items()}
+
+    def add(self, model: ServedModel) -> None:
+        """A model is loaded."""
+        self._models[model.name] = model
+
+    def get(self, name: str | None) -> ServedModel:
+        """The model of that name; the only one where none is named.
+
+        Raises:
+            UnknownModel: There is none.
+            ModelLoading: It is not there yet.
+        """
+        if name is None and len(self._models) == 1:
+            name = self.names[0]
+        if name is None or name not in self._models:
+            raise UnknownModel(name, self.names)
+        model = self._models[name]
+        if model is None:
+            raise ModelLoading(f"model {name!r} is being loaded; ask again in a moment")
+        return model
+
+    def close(self) -> None:
+        """Stop every model."""
+        for model in self:
+            model.close()
+
+
+def _state(model: ServedModel | None) -> str:
+    if model is None:
+        return "loading"
+    return "ready" if model.runner.alive else "broken"
+
+
+def load(
+    reference: str, settings: Settings, events: Events, say: Callable[[str], None] = lambda _: None
+) -> ServedModel:
+    """Fetch, read, compile and warm a model; what comes back has made a real embedding.
+
+    Args:
+        reference: As `vecmill.model.source.parse` takes it.
+        settings: Where from, and limits.
+        events: Told of every batch.
+        say: Told of progress in single lines.
+
+    Raises:
+        LoadError: With a line on what to do.
+    """
+    started = time.perf_counter()
+    checkpoint = resolve(reference, settings, say=say)
+    spec = read_spec(checkpoint.folder)
+    engine = load_engine("onnx", spec, threads=settings.threads)
+    model = ServedModel(checkpoint.name, spec, engine, settings, events, revision=checkpoint.revision)
+    warm_up(model)
+    log.info("loaded %s from %s in %.2f s", model.name, checkpoint.folder, time.perf_counter() - started)
+    return model
+
+
+def warm_up(model: ServedModel) -> None:
+    """Make a real embedding.
+
+    Raises:
+        UnsupportedModel: It failed or gave no vector.
+    """
+    try:
+        model.compute(Request(model=model.name, inputs=["warm-up"]))
+    except RequestError as error:
+        model.close()
+        raise UnsupportedModel(f"{model.spec.folder}: the first embedding failed: {error}") from error
+
+
+def names(references: list[str]) -> list[str]:
+    """Served names of references, without reaching for anything."""
+    return [parse(reference).name for reference in references]

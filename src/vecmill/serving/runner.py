@@ -1,0 +1,199 @@
+"""The thread that owns one engine, and the jobs that it works on. Every job ends: rows, an error or cancellation."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vecmill.engine.base import Batch, Engine
+from vecmill.errors import EngineFailed, Overloaded, RequestError, ShuttingDown
+from vecmill.serving.events import BatchDone, Events
+from vecmill.serving.finish import sound
+from vecmill.serving.scheduler import Item, Owner, Scheduler
+
+log = logging.getLogger(__name__)
+
+Rows = NDArray[np.float32]
+
+GUESSED_TOKENS_PER_S = 5000.0
+"""Speed assumed until the first batch has run."""
+
+
+class Job(Owner):
+    """One request in flight.
+
+    Attributes:
+        rows: float32 [inputs, dims], filled as batches finish.
+        future: Ends with `rows`, or with a RequestError. Cancelling it drops what is still queued.
+    """
+
+    __slots__ = ("future", "missing", "rows")
+
+    def __init__(self, inputs: int, dims: int) -> None:
+        super().__init__()
+        self.rows: Rows = np.empty((inputs, dims), dtype=np.float32)
+        self.missing = inputs
+        self.future: Future[Rows] = Future()
+        self.future.add_done_callback(self._abandon)
+
+    def put(self, row: int, values: Rows) -> None:
+        """One input is done."""
+        self.rows[row] = values
+        self.missing -= 1
+        if not self.missing and self.future.set_running_or_notify_cancel():
+            self.future.set_result(self.rows)
+
+    def fail(self, error: RequestError) -> None:
+        """The job ends with an error; the first one counts."""
+        if not self.abandoned and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+    def _abandon(self, _: Future[Rows]) -> None:
+        self.abandoned = True
+
+
+class Runner:
+    """One engine, its queue and its thread.
+
+    Args:
+        name: Served name, for events and the thread's name.
+        engine: Owned by the runner from here on.
+        dims: Numbers of a row.
+        batch_tokens: Most tokens of a micro-batch.
+        max_queue_tokens: Most tokens that may wait.
+        events: Told of every batch.
+    """
+
+    def __init__(
+        self, name: str, engine: Engine, *, dims: int, batch_tokens: int, max_queue_tokens: int, events: Events
+    ) -> None:
+        self._name = name
+        self._engine = engine
+        self._dims = dims
+        self._max_queue_tokens = max_queue_tokens
+        self._events = events
+        self._queue: Scheduler[Job] = Scheduler(batch_tokens)
+        self._wake = threading.Condition()
+        self._closing = False
+        self._running: list[Item[Job]] = []
+        self._tokens_per_s = GUESSED_TOKENS_PER_S
+        self._thread = threading.Thread(target=self._main, name=f"runner {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread works."""
+        return self._thread.is_alive() and not self._closing
+
+    @property
+    def waiting_items(self) -> int:
+        """Inputs in the queue."""
+        return self._queue.waiting_items
+
+    @property
+    def waiting_tokens(self) -> int:
+        """Tokens in the queue."""
+        return self._queue.waiting_tokens
+
+    def submit(self, rows: Sequence[NDArray[np.int32]]) -> Job:
+        """Queue the inputs of one request. Thread-safe.
+
+        Raises:
+            Overloaded: Too many tokens wait already.
+            ShuttingDown: The runner is closed.
+            EngineFailed: The thread is dead.
+        """
+        job = Job(len(rows), self._dims)
+        with self._wake:
+            self._admit(sum(map(len, rows)))
+            self._queue.add(job, rows)
+            self._wake.notify()
+        return job
+
+    def close(self) -> None:
+        """Stop after the batch that runs; what still waits ends with ShuttingDown."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _admit(self, tokens: int) -> None:
+        if self._closing:
+            raise ShuttingDown("the server is shutting down and takes no new work")
+        if not self._thread.is_alive():
+            raise EngineFailed(f"the engine of {self._name!r} has stopped; restart the server")
+        waiting = self._queue.waiting_tokens
+        if waiting and waiting + tokens > self._max_queue_tokens:
+            excess = waiting + tokens - self._max_queue_tokens
+            message = f"{waiting} tokens wait and {tokens} more would pass the limit of {self._max_queue_tokens}"
+            raise Overloaded(message, retry_after_s=min(excess, waiting) / self._tokens_per_s)
+
+    def _main(self) -> None:
+        error: RequestError = EngineFailed(f"the engine of {self._name!r} has stopped; restart the server")
+        try:
+            while batch := self._next():
+                self._run(batch)
+            error = ShuttingDown("the server shut down before this request was done")
+        except BaseException:
+            log.exception("the engine thread of %s died", self._name)
+        finally:
+            self._fail_all(error)
+            self._engine.close()
+
+    def _next(self) -> list[Item[Job]]:
+        """Wait for the next batch; empty when the runner closes."""
+        with self._wake:
+            while not self._closing:
+                self._running = self._queue.take()
+                if self._running:
+                    return self._running
+                self._wake.wait()
+        return []
+
+    def _run(self, items: list[Item[Job]]) -> None:
+        """Run a batch; one that fails is halved until the guilty input is alone."""
+        try:
+            rows = self._compute(items)
+        except Exception as error:
+            if len(items) > 1:
+                middle = len(items) // 2
+                self._run(items[:middle])
+                self._run(items[middle:])
+                return
+            log.exception("the engine of %s failed on one input of %d tokens", self._name, len(items[0].ids))
+            items[0].owner.fail(EngineFailed(f"input {items[0].row}: the engine failed ({type(error).__name__})"))
+            return
+        for item, row, good in zip(items, rows, sound(rows), strict=True):
+            if good:
+                item.owner.put(item.row, row)
+            else:
+                log.error("the engine of %s returned no vector for %d tokens", self._name, len(item.ids))
+                item.owner.fail(EngineFailed(f"input {item.row}: the engine returned a zero vector, NaN or infinity"))
+
+    def _compute(self, items: list[Item[Job]]) -> Rows:
+        batch = Batch.pack([item.ids for item in items])
+        started, failed = time.perf_counter(), True
+        try:
+            rows = self._engine.run(batch)
+            failed = False
+        finally:
+            seconds = time.perf_counter() - started
+            self._events(BatchDone(self._name, len(items), len(batch.ids), seconds, failed))
+        if rows.shape != (len(items), self._dims):
+            raise ValueError(f"the engine returned {rows.shape}, wanted {(len(items), self._dims)}")
+        self._tokens_per_s += 0.1 * (len(batch.ids) / max(seconds, 1e-6) - self._tokens_per_s)
+        return rows
+
+    def _fail_all(self, error: RequestError) -> None:
+        """End every job that still waits; after this `submit` refuses."""
+        with self._wake:
+            self._closing = True
+            left, self._running = self._running, []
+            while left:
+                for item in left:
+                    item.owner.fail(error)
+                left = self._queue.take()

@@ -1,0 +1,100 @@
+"""Fixtures that several tests share."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from checkpoints import write_bert, write_modules
+from vecmill.api.app import build
+from vecmill.config import DEFAULT_MODEL, Settings
+from vecmill.engine.base import Engine, load_engine
+from vecmill.engine.fake import FakeEngine
+from vecmill.errors import NetworkUnavailable
+from vecmill.model.source import resolve
+from vecmill.model.spec import ModelSpec, read_spec
+from vecmill.serving.events import Event, Events
+from vecmill.serving.registry import Registry
+from vecmill.serving.served import ServedModel
+
+
+@pytest.fixture(scope="session")
+def minilm_folder() -> Path:
+    """The demo model, fetched on first use; without a network the test is skipped, but not in CI."""
+    try:
+        return resolve(DEFAULT_MODEL).folder
+    except NetworkUnavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence-transformers folder: BERT of 2 layers, mean pooling, normalised, two prompts, 40 tokens."""
+    folder = write_bert(tmp_path_factory.mktemp("checkpoints") / "tiny")
+    return write_modules(folder, prompts={"prompts": {"query": "query : ", "passage": "passage : "}})
+
+
+@pytest.fixture(scope="session")
+def tiny_spec(tiny_folder: Path) -> ModelSpec:
+    """The spec of `tiny_folder`."""
+    return read_spec(tiny_folder)
+
+
+@pytest.fixture
+def events() -> Events:
+    """Where things are told; its first subscriber fills `seen`."""
+    return Events()
+
+
+@pytest.fixture
+def seen(events: Events) -> list[Event]:
+    """Every event so far."""
+    told: list[Event] = []
+    events.subscribers.append(told.append)
+    return told
+
+
+@pytest.fixture
+def fake(tiny_spec: ModelSpec) -> FakeEngine:
+    """An engine that fails on demand."""
+    return FakeEngine(tiny_spec)
+
+
+Serve = Callable[..., ServedModel]
+
+
+@pytest.fixture
+def serve(tiny_spec: ModelSpec, events: Events) -> Iterator[Serve]:
+    """Makes served models of the tiny checkpoint: `serve(engine, name=..., **settings)`; closes them in the end."""
+    models = []
+
+    def make(engine: Engine | None = None, name: str = "tiny", **settings: object) -> ServedModel:
+        engine = engine or load_engine("onnx", tiny_spec, threads=1)
+        model = ServedModel(name, tiny_spec, engine, Settings(**settings), events)  # type: ignore[arg-type]
+        models.append(model)
+        return model
+
+    yield make
+    for model in models:
+        model.close()
+
+
+def client_of(models: list[ServedModel], events: Events, **settings: object) -> httpx.AsyncClient:
+    """A client whose requests reach the application without a socket."""
+    registry = Registry([model.name for model in models])
+    for model in models:
+        registry.add(model)
+    app = build(registry, Settings(**settings), events)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://test")
+
+
+@pytest.fixture
+async def client(serve: Serve, events: Events) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application that serves the tiny model on the real engine, as "tiny"."""
+    async with client_of([serve()], events) as one:
+        yield one
