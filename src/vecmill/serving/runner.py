@@ -38,7 +38,6 @@ class Job(Owner):
         self.rows: Rows = np.empty((inputs, dims), dtype=np.float32)
         self.missing = inputs
         self.future: Future[Rows] = Future()
-        self.future.add_done_callback(self._abandon)
 
     def put(self, row: int, values: Rows) -> None:
         """One input is done."""
@@ -49,11 +48,8 @@ class Job(Owner):
 
     def fail(self, error: RequestError) -> None:
         """The job ends with an error; the first one counts."""
-        if not self.abandoned and self.future.set_running_or_notify_cancel():
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
-
-    def _abandon(self, _: Future[Rows]) -> None:
-        self.abandoned = True
 
 
 class Runner:
@@ -112,6 +108,7 @@ class Runner:
             self._admit(sum(map(len, rows)))
             self._queue.add(job, rows)
             self._wake.notify()
+        job.future.add_done_callback(lambda _: self._forget(job))
         return job
 
     def close(self) -> None:
@@ -120,6 +117,12 @@ class Runner:
             self._closing = True
             self._wake.notify()
         self._thread.join()
+
+    def _forget(self, job: Job) -> None:
+        """A job has ended, whichever way: what is left of it in the queue is for nobody."""
+        if job.queued:
+            with self._wake:
+                self._queue.drop(job)
 
     def _admit(self, tokens: int) -> None:
         if self._closing:

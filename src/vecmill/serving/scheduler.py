@@ -1,13 +1,19 @@
 """Which items run next: a data structure without threads or clock.
 
-Start-time fair queueing (Goyal, Vin and Cheng, 1996) over requests, the cost of an item being its tokens: an item's tag
-is when its turn comes in virtual time, so a lone query goes before the rest of a long job and the job is not starved.
-A micro-batch is the item with the least tag and others of the same length, in the order of their tags.
+Fair queueing over requests in virtual time (after Goyal, Vin and Cheng, start-time fair queueing, 1996), the cost of an
+item being its tokens. A request's turn comes when it has had less than its share: its clock starts at the present and
+runs ahead by what it is served, while the present runs by what is served divided by the number of requests that wait.
+So a lone query goes before the rest of a long job, and a stream of queries does not starve the job.
+
+A micro-batch is the first item of the request whose turn it is, then items of the same length: its own, then anyone's
+in order of arrival, each charged to its request.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,16 +21,16 @@ from numpy.typing import NDArray
 
 
 class Owner:
-    """What items belong to; one flow of the fair queue.
+    """What items belong to: one flow of the fair queue. The fields are the scheduler's."""
 
-    Attributes:
-        abandoned: Nobody waits for it any more: its items are dropped when their turn comes.
-    """
-
-    __slots__ = ("abandoned",)
+    __slots__ = ("clock", "lines", "order", "queued", "turn")
 
     def __init__(self) -> None:
-        self.abandoned = False
+        self.clock = 0.0
+        self.turn = 0
+        self.queued = 0
+        self.order: deque[Item[Owner]] = deque()
+        self.lines: defaultdict[int, deque[Item[Owner]]] = defaultdict(deque)
 
 
 OwnerT = TypeVar("OwnerT", bound=Owner)
@@ -48,7 +54,7 @@ class Item(Generic[OwnerT]):
 
 
 class Scheduler(Generic[OwnerT]):
-    """The queue of one model. OwnerT(log n) an item, in and out.
+    """The queue of one model. O(log requests) a batch and O(1) an item.
 
     Args:
         batch_tokens: Most tokens of a micro-batch; an input longer than that runs alone.
@@ -56,59 +62,94 @@ class Scheduler(Generic[OwnerT]):
 
     def __init__(self, batch_tokens: int) -> None:
         self._batch_tokens = batch_tokens
-        self._now = 0
-        self._added = 0
-        self._by_tag: list[tuple[int, int, Item[OwnerT]]] = []
-        self._by_length: dict[int, list[tuple[int, int, Item[OwnerT]]]] = {}
+        self._now = 0.0
+        self._served_tokens = 0
+        self._turns = 0
+        self._active = 0
+        self._owners: list[tuple[float, int, OwnerT]] = []
+        self._lines: defaultdict[int, deque[Item[OwnerT]]] = defaultdict(deque)
         self.waiting_items = 0
         self.waiting_tokens = 0
 
     def add(self, owner: OwnerT, rows: Sequence[NDArray[np.int32]]) -> None:
-        """Queue the inputs of one owner, in order."""
-        tag = self._now
+        """Queue the inputs of a new owner, in order."""
         for number, ids in enumerate(rows):
-            entry = (tag, self._added, Item(ids, owner, number))
-            heapq.heappush(self._by_tag, entry)
-            heapq.heappush(self._by_length.setdefault(len(ids), []), entry)
-            tag += len(ids)
-            self._added += 1
-            self.waiting_items += 1
+            item = Item(ids, owner, number)
+            owner.order.append(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
+            owner.lines[len(ids)].append(item)  # type: ignore[arg-type]
+            self._lines[len(ids)].append(item)
             self.waiting_tokens += len(ids)
+        self.waiting_items += len(rows)
+        owner.queued = len(rows)
+        self._active += 1
+        self._charge(owner, self._now)
 
     def take(self) -> list[Item[OwnerT]]:
         """The next micro-batch, of inputs of one length; empty when nothing waits."""
-        first = self._pop(self._by_tag)
-        if first is None:
+        self._now += self._served_tokens / max(1, self._active)
+        self._served_tokens = 0
+        owner = self._next_owner()
+        if owner is None:
             return []
-        tag, item = first
-        self._now = max(self._now, tag)
-        batch, length = [item], len(item.ids)
-        mates = self._by_length[length]
-        for _ in range(self._batch_tokens // length - 1):
-            mate = self._pop(mates)
-            if mate is None:
-                break
-            batch.append(mate[1])
-        self._forget_taken(length)
+        length = len(next(_queued(owner.order)).ids)
+        room = max(1, self._batch_tokens // length)
+        mates: Iterator[Item[OwnerT]]
+        mates = chain(_queued(owner.lines[length]), _queued(self._lines[length]))  # type: ignore[arg-type]
+        batch: list[Item[OwnerT]] = []
+        while len(batch) < room and (item := next(mates, None)):
+            self._remove(item)
+            batch.append(item)
+        for served, items in Counter(item.owner for item in batch).items():
+            self._charge(served, served.clock + length * items)
+        self._tidy(length)
+        self._served_tokens = length * len(batch)
         return batch
 
-    def _pop(self, heap: list[tuple[int, int, Item[OwnerT]]]) -> tuple[int, Item[OwnerT]] | None:
-        """The first item of a heap that is still queued and waited for; each item lies in two heaps."""
-        while heap:
-            tag, _, item = heapq.heappop(heap)
-            if item.taken:
-                continue
-            item.taken = True
-            self.waiting_items -= 1
-            self.waiting_tokens -= len(item.ids)
-            if not item.owner.abandoned:
-                return tag, item
+    def drop(self, owner: OwnerT) -> None:
+        """Forget what is still queued of an owner."""
+        lengths = list(owner.lines)
+        for item in _queued(owner.order):
+            self._remove(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
+        for length in lengths:
+            self._tidy(length)
+
+    def _charge(self, owner: OwnerT, clock: float) -> None:
+        """Set an owner's clock; between equal clocks the one that has waited longer goes first."""
+        owner.clock = clock
+        owner.turn = self._turns
+        self._turns += 1
+        if owner.queued:
+            heapq.heappush(self._owners, (clock, owner.turn, owner))
+
+    def _next_owner(self) -> OwnerT | None:
+        """Whose turn it is; entries of owners that were charged since, or have nothing left, are dropped on the way."""
+        while self._owners:
+            _, turn, owner = self._owners[0]
+            if owner.queued and owner.turn == turn:
+                return owner
+            heapq.heappop(self._owners)
         return None
 
-    def _forget_taken(self, length: int) -> None:
-        """Drop taken items from the top of a length's heap, and the heap when it is empty."""
-        heap = self._by_length[length]
-        while heap and heap[0][2].taken:
-            heapq.heappop(heap)
-        if not heap:
-            del self._by_length[length]
+    def _remove(self, item: Item[OwnerT]) -> None:
+        item.taken = True
+        item.owner.queued -= 1
+        self.waiting_items -= 1
+        self.waiting_tokens -= len(item.ids)
+        if not item.owner.queued:
+            self._active -= 1
+            item.owner.order.clear()  # items know their owner: a cycle would keep the job's rows alive
+            item.owner.lines.clear()
+
+    def _tidy(self, length: int) -> None:
+        """Keep no item that has left, and no line that is empty."""
+        if next(_queued(self._lines[length]), None) is None:
+            del self._lines[length]
+
+
+def _queued(line: deque[Item[OwnerT]]) -> Iterator[Item[OwnerT]]:
+    """The items of a line that are still queued, in order; those that are not are dropped from it."""
+    while line:
+        if line[0].taken:
+            line.popleft()
+        else:
+            yield line[0]

@@ -1,0 +1,56 @@
+PYTHON ?= python3
+VENV := .venv
+REFERENCE := .venv-reference
+BASE := $(VENV)/.base
+DEV := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test test-reference check format golden bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+install: $(BASE) ## Make .venv with vecmill in it, ready to serve
+
+serve: $(BASE) ## Serve the demo model on http://127.0.0.1:8080 (ARGS="MODEL --port N" for more)
+	$(VENV)/bin/vecmill serve $(ARGS)
+
+test: $(DEV) ## Run the tests (no torch; the demo model comes from the package index)
+	$(VENV)/bin/pytest -m "not reference" $(ARGS)
+
+test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on torch
+	$(REFERENCE)/bin/pytest -m reference $(ARGS)
+
+check: $(DEV) ## Format, lint and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(DEV) ## Rewrite the files as the formatter wants them
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+golden: $(REFERENCE)/.installed ## Record the golden vectors anew from sentence-transformers
+	$(REFERENCE)/bin/python scripts/make_golden.py
+
+bench: $(DEV) ## Measure start, memory, installed size and latency; writes bench/results
+	$(VENV)/bin/python bench/run.py $(ARGS)
+
+clean: ## Remove the virtual environments
+	rm -rf $(VENV) $(REFERENCE)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(BASE): pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(DEV): pyproject.toml | $(BASE)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+$(REFERENCE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(REFERENCE)
+	$(REFERENCE)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,reference]'
+	touch $@

@@ -1,0 +1,155 @@
+"""The thread that owns an engine: every job ends, and only the guilty fail."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import wait
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vecmill.engine.fake import FakeEngine, fake_row
+from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
+from vecmill.serving.events import BatchDone, Event, Events
+from vecmill.serving.runner import Job, Runner
+
+DIMS = 16
+BAD = 7
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def runner(fake: FakeEngine, events: Events) -> Iterator[Runner]:
+    """A runner on the fake engine, with room for 1,000 tokens."""
+    one = Runner("fake", fake, dims=DIMS, batch_tokens=64, max_queue_tokens=1000, events=events)
+    yield one
+    fake.gate.set()
+    one.close()
+
+
+def ids(*values: int) -> NDArray[np.int32]:
+    """Token ids of one input."""
+    return np.array(values, dtype=np.int32)
+
+
+def held(runner: Runner, fake: FakeEngine) -> Job:
+    """Close the engine's gate and let one batch stand before it, so that what follows queues up."""
+    fake.gate.clear()
+    first = runner.submit([ids(1, 1)])
+    while runner.waiting_items:
+        threading.Event().wait(0.001)
+    return first
+
+
+def test_rows_come_back_in_order(runner: Runner) -> None:
+    """Each row stands where its input stood, whatever order the engine saw."""
+    inputs = [ids(*range(1, n)) for n in (9, 3, 5, 3, 9, 4)]
+    rows = runner.submit(inputs).future.result(WAIT_S)
+    assert rows.tolist() == [fake_row(row, DIMS).tolist() for row in inputs]
+
+
+def test_only_the_guilty_input_fails(runner: Runner, fake: FakeEngine) -> None:
+    """An input that makes the engine raise fails its own request; those that shared its batch get their rows."""
+    fake.faults[BAD] = "raise"
+    held(runner, fake)
+    good = [runner.submit([ids(2, n)]) for n in (3, 4, 5)]
+    bad = runner.submit([ids(2, 2), ids(2, BAD)])
+    fake.gate.set()
+    assert [job.future.result(WAIT_S).shape for job in good] == [(1, DIMS)] * 3
+    with pytest.raises(EngineFailed, match="input 1: the engine failed"):
+        bad.future.result(WAIT_S)
+
+
+@pytest.mark.parametrize("fault", ["nan", "zero"])
+def test_what_is_no_vector_is_an_error(runner: Runner, fake: FakeEngine, fault: str) -> None:
+    """NaN and zero rows never leave; mates in the same batch do."""
+    fake.faults[BAD] = fault
+    held(runner, fake)
+    good, bad = runner.submit([ids(2, 3)]), runner.submit([ids(2, BAD)])
+    fake.gate.set()
+    assert good.future.result(WAIT_S).shape == (1, DIMS)
+    with pytest.raises(EngineFailed, match="zero vector, NaN or infinity"):
+        bad.future.result(WAIT_S)
+
+
+def test_a_cancelled_job_costs_nothing_more(runner: Runner, fake: FakeEngine) -> None:
+    """What was still queued of a cancelled job never reaches the engine."""
+    first = held(runner, fake)
+    job = runner.submit([ids(5, 5, 5)] * 10)
+    assert job.future.cancel()
+    fake.gate.set()
+    first.future.result(WAIT_S)
+    runner.submit([ids(6)]).future.result(WAIT_S)
+    assert fake.batches == [[2], [1]]
+    assert runner.waiting_tokens == 0
+
+
+def test_a_full_queue_refuses_with_a_time(runner: Runner, fake: FakeEngine) -> None:
+    """Beyond the bound a request is refused at once and told when to come back; what waits is untouched."""
+    first = held(runner, fake)
+    waiting = runner.submit([ids(*[2] * 10)] * 100)
+    with pytest.raises(Overloaded, match="1000 tokens wait and 10 more would pass the limit of 1000") as refused:
+        runner.submit([ids(*[3] * 10)])
+    assert 0 < refused.value.retry_after_s <= 1
+    fake.gate.set()
+    wait([first.future, waiting.future], WAIT_S)
+    assert runner.submit([ids(3)]).future.result(WAIT_S).shape == (1, DIMS)
+
+
+def test_a_request_larger_than_the_queue_runs_when_nothing_waits(runner: Runner) -> None:
+    """The bound is on what waits, so no request is refused for ever."""
+    assert runner.submit([ids(*[2] * 60)] * 50).future.result(WAIT_S).shape == (50, DIMS)
+
+
+def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
+    """The batch that runs is finished, what still waits fails, and nothing is accepted any more."""
+    runner = Runner("fake", fake, dims=DIMS, batch_tokens=64, max_queue_tokens=1000, events=events)
+    first = held(runner, fake)
+    waiting = runner.submit([ids(5, 5, 5)])
+    closing = threading.Thread(target=runner.close)
+    closing.start()
+    while runner.alive:
+        threading.Event().wait(0.001)
+    fake.gate.set()
+    closing.join(WAIT_S)
+    assert first.future.result(WAIT_S).shape == (1, DIMS)
+    with pytest.raises(ShuttingDown):
+        waiting.future.result(WAIT_S)
+    with pytest.raises(ShuttingDown):
+        runner.submit([ids(1)])
+    assert fake.closed
+
+
+def test_a_dead_thread_fails_what_it_held(runner: Runner, fake: FakeEngine) -> None:
+    """When the thread dies, its batch and its queue end with an error, and new work is refused: nothing hangs."""
+    fake.faults[BAD] = "exit"
+    held(runner, fake)
+    bad, waiting = runner.submit([ids(BAD, BAD)]), runner.submit([ids(5, 5, 5)])
+    fake.gate.set()
+    for job in (bad, waiting):
+        with pytest.raises(EngineFailed, match="has stopped"):
+            job.future.result(WAIT_S)
+    while runner.alive:
+        threading.Event().wait(0.001)
+    with pytest.raises((EngineFailed, ShuttingDown)):
+        runner.submit([ids(1)])
+
+
+def test_batches_are_told(runner: Runner, seen: list[Event]) -> None:
+    """Every batch is an event with what it held."""
+    runner.submit([ids(1, 2, 3)] * 4).future.result(WAIT_S)
+    told = [event for event in seen if isinstance(event, BatchDone)]
+    assert [(event.model, event.rows, event.tokens, event.failed) for event in told] == [("fake", 4, 12, False)]
+
+
+def test_a_job_is_forgotten(runner: Runner) -> None:
+    """Nothing keeps a finished job alive."""
+    job = runner.submit([ids(1, 2)])
+    job.future.result(WAIT_S)
+    runner.submit([ids(3)]).future.result(WAIT_S)
+    gone = weakref.ref(job.future)
+    del job
+    gc.collect()
+    assert gone() is None
