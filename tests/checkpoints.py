@@ -33,7 +33,7 @@ CONFIG: dict[str, Any] = {
 
 def write_tokenizer(folder: Path, *, max_tokens: int = 40) -> None:
     """A WordPiece tokenizer as `tokenizers` and transformers read it."""
-    tokenizer = Tokenizer(models.WordPiece(VOCABULARY, unk_token="[UNK]"))  # noqa: S106 (a token of text)
+    tokenizer = Tokenizer(models.WordPiece(VOCABULARY, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -62,7 +62,7 @@ class Settings(FetchSettings):
     max_queue_tokens: int = 2_000_000
     max_inputs: int = 2048
     max_body_bytes: int = 32 * 1024 * 1024
-    token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"  # noqa: S105 (tokens of text)
+    token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"
     drain_timeout_s: float = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -1,0 +1,61 @@
+"""Models by name."""
+
+from pathlib import Path
+
+import pytest
+
+from checkpoints import CONFIG, bert_tensors, write_bert, write_modules
+from conftest import Serve
+from vecmill.config import Settings
+from vecmill.errors import BadSettings, ModelLoading, UnknownModel, UnsupportedModel
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry, load
+
+
+def test_a_model_is_found_by_its_name(serve: Serve) -> None:
+    """Each name gives its own model; without a name there must be only one."""
+    one, two = serve(name="org/one"), serve(name="two")
+    registry = Registry(["org/one", "two"])
+    registry.add(one)
+    registry.add(two)
+    assert (registry.get("org/one"), registry.get("two")) == (one, two)
+    with pytest.raises(UnknownModel, match="the request names no model; served: org/one, two"):
+        registry.get(None)
+
+
+def test_an_unknown_name_lists_the_served() -> None:
+    """What is not served is refused with the names that are."""
+    with pytest.raises(UnknownModel, match="model 'gpt' is not served here; served: one"):
+        Registry(["one"]).get("gpt")
+
+
+def test_a_name_is_known_before_its_model() -> None:
+    """While a model loads, its name says so and the registry is not ready."""
+    registry = Registry(["one"])
+    with pytest.raises(ModelLoading, match="'one' is being loaded"):
+        registry.get("one")
+    assert (registry.ready, registry.states) == (False, {"one": "loading"})
+
+
+def test_readiness_ends_with_a_drain(serve: Serve) -> None:
+    """A registry whose models all live is ready, until it drains."""
+    registry = Registry(["tiny"])
+    registry.add(serve())
+    assert registry.ready
+    registry.draining = True
+    assert not registry.ready
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    """Names are unique, and the message says how to choose one."""
+    with pytest.raises(BadSettings, match="two models are named a: .*NAME=MODEL"):
+        Registry(["a", "b", "a"])
+
+
+def test_a_model_without_a_vector_never_gets_ready(tmp_path: Path) -> None:
+    """Weights that give NaN are found by the first embedding, before anyone asks."""
+    tensors = bert_tensors(CONFIG)
+    tensors["encoder.layer.1.output.dense.weight"][:] = float("nan")
+    folder = write_modules(write_bert(tmp_path / "nan", tensors=tensors))
+    with pytest.raises(UnsupportedModel, match="the first embedding failed: .*NaN"):
+        load(str(folder), Settings(), Events())
