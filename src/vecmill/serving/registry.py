@@ -102,7 +102,8 @@ def load(
     checkpoint = resolve(reference, settings, say=say)
     spec = read_spec(checkpoint.folder)
     engine = load_engine("onnx", spec, threads=settings.threads)
-    model = ServedModel(checkpoint.name, spec, engine, settings, events, revision=checkpoint.revision)
+    name = parse(reference).name
+    model = ServedModel(name, spec, engine, settings, events, revision=checkpoint.revision)
     warm_up(model)
     log.info("loaded %s from %s in %.2f s", model.name, checkpoint.folder, time.perf_counter() - started)
     return model
