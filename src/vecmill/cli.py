@@ -3,20 +3,21 @@
 import difflib
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import fields
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from cyclopts import App, Parameter
-from cyclopts.config import Env, Toml
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token
+from cyclopts.config import Dict, Env
 
 from vecmill import __version__
 from vecmill.config import DEFAULT_MODEL, FetchSettings, Settings
 from vecmill.errors import BadSettings, StartError
 
 PREFIX = "VECMILL_"
-OTHER_VARIABLES = {"VECMILL_CONFIG", "VECMILL_MODELS"}
+OTHER_VARIABLES = {"CONFIG", "MODELS"}
 
 environment = Env(PREFIX, command=False)
 app = App(name="vecmill", version=__version__, help="Embedding inference server.", config=environment)
@@ -65,11 +66,49 @@ def run(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)
     """
     check_environment(os.environ)
     if config is not None:
-        if not config.is_file():
-            raise BadSettings(f"--config {config}: no such file")
-        app.config = [environment, Toml(config, use_commands_as_keys=False, allow_unknown=False)]
-    result = app(tokens, result_action="return_value")
+        settings = read_file(config)
+        models = FileModels(settings.pop("models", []), str(config))
+        rest = Dict(data=settings, source=str(config), use_commands_as_keys=False, allow_unknown=True)
+        app.config = [environment, models, rest]
+    result = app(tokens, result_action="return_value", exit_on_error=False, print_error=False)
     return int(result or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileModels:
+    """The models of a settings file; cyclopts fills positional arguments from the environment, but not from files."""
+
+    models: list[str]
+    source: str
+
+    def __call__(self, _: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        """Fill in the models where neither the command line nor the environment names any."""
+        for argument in arguments:
+            if argument.name == "MODELS" and not argument.tokens:
+                for number, model in enumerate(self.models):
+                    argument.append(Token(keyword="[models]", value=model, source=self.source, index=number))
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file; one file serves every command.
+
+    Raises:
+        BadSettings: It is not there, is no TOML, or has a key that is no setting, with the nearest name.
+    """
+    if not path.is_file():
+        raise BadSettings(f"--config {path}: no such file")
+    try:
+        settings = tomllib.loads(path.read_text())
+    except ValueError as error:
+        raise BadSettings(f"--config {path}: no TOML: {error}") from error
+    models = settings.get("models", [])
+    if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
+        raise BadSettings(f"--config {path}: models is {models!r}; a list of strings is needed")
+    known = {field.name for field in fields(Settings)} | {"models"}
+    for key in settings:
+        if key.replace("-", "_") not in known:
+            raise BadSettings(f"--config {path}: {_no_setting(key, known)}")
+    return settings
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
@@ -78,17 +117,24 @@ def check_environment(environment: Mapping[str, str]) -> None:
     Raises:
         BadSettings: With the nearest name.
     """
-    known = {PREFIX + field.name.upper() for field in fields(Settings)} | OTHER_VARIABLES
+    known = {field.name.upper() for field in fields(Settings)} | OTHER_VARIABLES
     for name in sorted(environment):
-        if name.startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise BadSettings(f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
+            raise BadSettings(_no_setting(name, known, PREFIX))
+
+
+def _no_setting(name: str, known: Collection[str], prefix: str = "") -> str:
+    near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
+    return f"{name} is no setting" + (f"; did you mean {prefix}{near[0]}?" if near else "")
 
 
 def main() -> None:
-    """Run the command; what cannot start says why in one line and exits with 1."""
+    """Run the command; what cannot start says why in one line and exits with 1, with 2 where it was called wrongly."""
     try:
-        code = app.meta()
+        code = app.meta(sys.argv[1:], exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        print(f"vecmill: {' '.join(str(error).split())}", file=sys.stderr)
+        code = 2
     except StartError as error:
         print(f"vecmill: {error}", file=sys.stderr)
         code = 1

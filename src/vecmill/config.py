@@ -1,5 +1,6 @@
 """One tree of settings. Precedence: default < file < environment < flag; an unknown key is an error."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -74,5 +75,7 @@ class Settings(FetchSettings):
         """
         for name, least in LEAST.items():
             value = getattr(self, name)
+            if not math.isfinite(value):
+                raise BadSettings(f"{name} is {value}; a finite number is needed")
             if value < least:
                 raise BadSettings(f"{name} is {value}; the least is {least}")

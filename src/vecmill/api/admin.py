@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from vecmill.api.dialect import Dialect
 from vecmill.api.metrics import Metrics
-from vecmill.api.openapi import document
+from vecmill.api.openapi import Page, document
 from vecmill.config import Settings
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
@@ -137,12 +137,16 @@ class Admin:
         )
 
 
-PAGES: dict[str, type[msgspec.Struct] | None] = {
-    "/v1/models": ModelList,
-    "/v1/models/{name}": ModelCard,
-    "/health": Health,
-    "/ready": Readiness,
-    "/metrics": None,
+PAGES = {
+    "/v1/models": Page("The served models", ModelList),
+    "/v1/models/{name}": Page("One served model", ModelCard),
+    "/models": Page("As /v1/models", ModelList),
+    "/models/{name}": Page("As /v1/models/{name}", ModelCard),
+    "/health": Page("Whether the process can do its work; 503 where it cannot", Health),
+    "/ready": Page("Whether every model answers and new work is welcome; 503 where not", Readiness),
+    "/metrics": Page("Prometheus metrics", media_type="text/plain"),
+    "/openapi.json": Page("This document"),
+    "/docs": Page("This document for people", media_type="text/html"),
 }
 """What the OpenAPI document says of GET."""
 

@@ -11,7 +11,11 @@ SHOWN_CHARS = 80
 """How much of a wrong value an error repeats."""
 
 _PATH = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_FIRST_FIELD = re.compile(r"^\.(?P<field>\w+)")
+_STEP = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+)\]")
+_REQUIRED = re.compile(r"required field `(?P<field>\w+)`")
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
 
 
 def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:  # noqa: ANN401 (the decoder's own type)
@@ -27,7 +31,9 @@ def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:  # noqa: A
     except msgspec.ValidationError as error:
         raise explain(str(error), body, cast("type", decoder.type)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+        # msgspec calls a lone surrogate truncated data
+        what = "half a surrogate pair (\\ud800 to \\udfff)" if _LONE_SURROGATE.search(body) else error
+        raise InvalidRequest(f"the body is not valid JSON: {what}") from error
     except RecursionError as error:
         raise InvalidRequest("the body is nested too deeply") from error
 
@@ -36,32 +42,25 @@ def explain(message: str, body: bytes, kind: type) -> InvalidRequest:
     """A validation error of msgspec as one that names the field, the value given and what is allowed."""
     found = _PATH.search(message)
     claim = _PATH.sub("", message)
-    field = _FIRST_FIELD.match(found["path"]) if found else None
-    if field is None:
-        return InvalidRequest(f"the body is wrong: {claim}")
-    name = field["field"]
-    where, value = _culprit(msgspec.json.decode(body), name, kind)
-    allowed = _allowed(kind, name)
-    return InvalidRequest(f"{where} is {_shown(value)}; {allowed or _sentence(claim)}", param=name)
-
-
-def _culprit(raw: Any, name: str, kind: type) -> tuple[str, Any]:  # noqa: ANN401 (JSON)
-    """Where the wrong value is and what it is; of a list, the first element that is wrong on its own."""
-    value = raw[name]
-    if not isinstance(value, list):
-        return name, value
-    for number, element in enumerate(value):
-        if not _converts({**raw, name: [element]}, kind):
-            return f"{name}[{number}]", element
-    return name, value
-
-
-def _converts(raw: Any, kind: type) -> bool:  # noqa: ANN401 (JSON)
+    steps = _STEP.findall(found["path"]) if found else []
+    if not found or not steps:
+        absent = _REQUIRED.search(claim)
+        return InvalidRequest(f"the body is wrong: {claim}", param=absent["field"] if absent else None)
+    where, name = found["path"].removeprefix("."), steps[0][0]
+    allowed = _allowed(kind, name) or _sentence(claim)
     try:
-        msgspec.convert(raw, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
+        value = _at(msgspec.json.decode(body), steps)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        # msgspec stops at the first mistake: what follows may be no JSON, or give the field a second time
+        return InvalidRequest(f"{where} is wrong: {allowed}", param=name)
+    return InvalidRequest(f"{where} is {_shown(value)}; {allowed}", param=name)
+
+
+def _at(raw: Any, steps: list[tuple[str, str]]) -> Any:  # noqa: ANN401 (JSON)
+    """The value at the end of a path."""
+    for field, index in steps:
+        raw = raw[field] if field else raw[int(index)]
+    return raw
 
 
 def _allowed(kind: type, name: str) -> str | None:
@@ -75,7 +74,8 @@ def _allowed(kind: type, name: str) -> str | None:
 
 def _sentence(claim: str) -> str:
     """Msgspec's "Expected `x`, got `y`" as the end of a sentence."""
-    return re.sub(r", got `[^`]*`$", "", claim).replace("`", "").replace(" | ", " or ").replace("Expected", "expected")
+    said = re.sub(r", got `[^`]*`$", "", claim).replace("`", "").replace(" | ", " or ")
+    return said[:1].lower() + said[1:]
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (JSON)

@@ -15,7 +15,7 @@ from vecmill.api.decode import decode
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.trace import Trace, trace_of
 from vecmill.core import Result
-from vecmill.errors import BodyTooLarge, MethodNotAllowed, UnsupportedMediaType, VecmillError
+from vecmill.errors import BodyTooLarge, MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
 from vecmill.serving.registry import Registry
 
 INLINE_NUMBERS = 64 * 1024
@@ -54,10 +54,13 @@ class Endpoint:
         trace.route = self._route.paths[0]
         try:
             response = await self._answer(Request(scope, receive), trace)
-        except VecmillError as error:
-            response = error_response(self._dialect, error)
+        except VecmillError as failure:
+            response = error_response(self._dialect, failure)
         except ClientDisconnect:
             response = Response(status_code=CLIENT_GONE)
+        except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
+            error = ShuttingDown("the server shut down before this request was done")
+            response = error_response(self._dialect, error)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, trace: Trace) -> Response:

@@ -1,5 +1,6 @@
 """The OpenAPI document, from the same wire types that decode the requests."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,17 +13,32 @@ REF = "#/components/schemas/{name}"
 Operation = dict[str, Any]
 
 
-def document(dialects: tuple[Dialect, ...], pages: dict[str, type[msgspec.Struct] | None]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the document says of a path that is asked on GET.
+
+    Attributes:
+        summary: A line.
+        answer: The wire type of its answer; None where there is none.
+        media_type: What the answer is.
+    """
+
+    summary: str
+    answer: type[msgspec.Struct] | None = None
+    media_type: str = "application/json"
+
+
+def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str, Any]:
     """OpenAPI 3.1 of every route.
 
     Args:
         dialects: What is answered on POST.
-        pages: Path to the wire type of its answer on GET; None where the answer is no JSON.
+        pages: What is answered on GET, by path.
     """
-    answers = [kind for kind in pages.values() if kind]
+    answers = [page.answer for page in pages.values() if page.answer]
     kinds = [kind for d in dialects for r in d.routes for kind in (r.body, r.answer, d.error)] + answers
     _, components = msgspec.json.schema_components(kinds, ref_template=REF)
-    paths = {path: {"get": _page(path, kind)} for path, kind in pages.items()}
+    paths = {path: {"get": _page(path, page)} for path, page in pages.items()}
     for dialect in dialects:
         for route in dialect.routes:
             paths |= {path: {"post": _operation(dialect, route)} for path in route.paths}
@@ -46,12 +62,12 @@ def _operation(dialect: Dialect, route: Route) -> Operation:
     }
 
 
-def _page(path: str, kind: type[msgspec.Struct] | None) -> Operation:
-    names = [part[1:-1].partition(":")[0] for part in path.split("/") if part.startswith("{")]
+def _page(path: str, page: Page) -> Operation:
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-    content = _json(kind) if kind else {}
+    content = _json(page.answer) if page.answer else {page.media_type: {}}
     return {
-        "summary": (kind.__doc__ or "").strip().partition("\n")[0] if kind else "",
+        "summary": page.summary,
         "tags": ["Server"],
         "parameters": parameters,
         "responses": {"200": {"description": "The answer", "content": content}},

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
 
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+print_now = partial(print, flush=True)
+"""Who reads the output through a pipe sees the start when it happens."""
+
 
 class Server(uvicorn.Server):
     """Uvicorn without its signal handling, which would exit by the signal after a clean drain."""
@@ -33,7 +37,7 @@ class Server(uvicorn.Server):
         yield
 
 
-def serve(references: list[str], settings: Settings, show: Callable[[str], None] = print) -> bool:
+def serve(references: list[str], settings: Settings, show: Callable[[str], None] = print_now) -> bool:
     """Serve models until a signal; the loop answers /health while they load.
 
     Args:
@@ -42,7 +46,7 @@ def serve(references: list[str], settings: Settings, show: Callable[[str], None]
         show: Where the start is told.
 
     Returns:
-        Whether accepted work was finished; False after a second signal.
+        Whether accepted work was finished; False after a second signal, or when the time to drain was too short.
 
     Raises:
         StartError: A setting makes no sense, the address is taken or a model cannot be loaded.
@@ -93,9 +97,11 @@ class Serving:
         await self._server.serve(sockets=[listener])
         if self._failure:
             raise self._failure
-        if not self._server.force_exit:
+        cut = bool(self._server.server_state.tasks)  # what uvicorn cancels when the time to drain is over
+        finished = not (cut or self._server.force_exit)
+        if finished:
             self._registry.close()
-        return not self._server.force_exit
+        return finished
 
     def _stop(self) -> None:
         """Drain at the first signal, stop at the second."""
@@ -153,5 +159,5 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    for noisy in ("httpx", "httpcore", "filelock", "asyncio"):
+    for noisy in ("httpx", "httpcore", "filelock", "asyncio", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -74,7 +74,7 @@ class Runner:
         self._events = events
         self._queue: Scheduler[Job] = Scheduler(batch_tokens)
         self._wake = threading.Condition()
-        self._closing = False
+        self._refusal: RequestError | None = None
         self._running: list[Item[Job]] = []
         self._tokens_per_s = GUESSED_TOKENS_PER_S
         self._thread = threading.Thread(target=self._main, name=f"runner {name}", daemon=True)
@@ -83,7 +83,7 @@ class Runner:
     @property
     def alive(self) -> bool:
         """Whether the thread works."""
-        return self._thread.is_alive() and not self._closing
+        return self._thread.is_alive() and self._refusal is None
 
     @property
     def waiting_items(self) -> int:
@@ -114,7 +114,7 @@ class Runner:
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
         with self._wake:
-            self._closing = True
+            self._refusal = self._refusal or ShuttingDown("the server is shutting down and takes no new work")
             self._wake.notify()
         self._thread.join()
 
@@ -125,10 +125,8 @@ class Runner:
                 self._queue.drop(job)
 
     def _admit(self, tokens: int) -> None:
-        if self._closing:
-            raise ShuttingDown("the server is shutting down and takes no new work")
-        if not self._thread.is_alive():
-            raise EngineFailed(f"the engine of {self._name!r} has stopped; restart the server")
+        if self._refusal is not None:
+            raise self._refusal
         waiting = self._queue.waiting_tokens
         if waiting and waiting + tokens > self._max_queue_tokens:
             excess = waiting + tokens - self._max_queue_tokens
@@ -150,7 +148,7 @@ class Runner:
     def _next(self) -> list[Item[Job]]:
         """Wait for the next batch; empty when the runner closes."""
         with self._wake:
-            while not self._closing:
+            while self._refusal is None:
                 self._running = self._queue.take()
                 if self._running:
                     return self._running
@@ -194,7 +192,7 @@ class Runner:
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses."""
         with self._wake:
-            self._closing = True
+            self._refusal = self._refusal or error
             left, self._running = self._running, []
             while left:
                 for item in left:

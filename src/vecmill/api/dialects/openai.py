@@ -131,23 +131,25 @@ def render_error(error: errors.VecmillError) -> ErrorReply:
     return ErrorReply(status, msgspec.json.encode(ErrorBody(ErrorDetail(str(error), kind, param, code))))
 
 
+KINDS: dict[type, str] = {str: "a string", int: "a token id", list: "an array of token ids"}
+"""What an element of `input` may be, in words."""
+
+
 def _inputs(value: str | list[str | int | list[int]]) -> list[Input]:
     """A text, texts, one array of token ids, or several."""
     if isinstance(value, str):
         if not value:
             raise errors.InvalidRequest("input is an empty string; every input needs content", param="input")
         return [value]
-    if value and all(isinstance(element, int) for element in value):
-        return [[element for element in value if isinstance(element, int)]]
-    inputs: list[Input] = []
     for number, element in enumerate(value):
-        if isinstance(element, int) or type(element) is not type(value[0]):
+        if type(element) is not type(value[0]):
             raise errors.InvalidRequest(
-                f"input[{number}] is of another kind than input[0]; send strings, token ids or arrays of token ids",
+                f"input[{number}] is {KINDS[type(element)]}, input[0] {KINDS[type(value[0])]}; "
+                "send only strings, only token ids or only arrays of token ids",
                 param="input",
             )
-        inputs.append(element)
-    return inputs
+    ids = [element for element in value if isinstance(element, int)]
+    return [ids] if ids else [element for element in value if not isinstance(element, int)]
 
 
 def _token_vocabulary(headers: Headers) -> str | None:

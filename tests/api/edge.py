@@ -1,0 +1,40 @@
+"""How several tests of the HTTP edge ask, and how they read errors."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from vecmill.api.app import build
+from vecmill.config import Settings
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry
+
+EMBEDDINGS = "/v1/embeddings"
+JSON = {"content-type": "application/json"}
+
+
+def client_to(registry: Registry, events: Events, **settings: object) -> httpx.AsyncClient:
+    """A client of an application over this registry, whose models may be missing, broken or draining."""
+    app = build(registry, Settings(**settings), events)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://test")
+
+
+def error_of(reply: httpx.Response, status: int) -> dict[str, Any]:
+    """The error that a reply holds: JSON of that status, with the four keys of OpenAI's errors and no other."""
+    assert reply.status_code == status, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    body = reply.json()
+    assert list(body) == ["error"]
+    error: dict[str, Any] = body["error"]
+    assert sorted(error) == ["code", "message", "param", "type"]
+    return error
+
+
+async def until(happens: Callable[[], bool]) -> None:
+    """Let others run until something is so."""
+    async with asyncio.timeout(10):
+        while not happens():
+            await asyncio.sleep(0)

@@ -1,0 +1,71 @@
+"""How the server ends: accepted work is finished, a second signal ends it at once."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from running import Running, running
+
+INPUTS = 2048
+
+
+def ask(url: str) -> tuple[int, int, str]:
+    """Status, number of vectors and error code of a request that keeps the server busy."""
+    body = {"input": ["a b c d e f g h i j k l m"] * INPUTS, "encoding_format": "base64"}
+    answer = httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
+    data = answer.json()
+    return answer.status_code, len(data.get("data", [])), data.get("error", {}).get("code", "")
+
+
+def waiting(url: str) -> float:
+    """Inputs in the queue."""
+    page = httpx.get(f"{url}/metrics").text
+    return float(page.partition('vecmill_queue_inputs{model="tiny"} ')[2].partition("\n")[0])
+
+
+@contextmanager
+def busy(folder: Path, callers: int, *arguments: str) -> Iterator[tuple[Running, list[Future[tuple[int, int, str]]]]]:
+    """A server with work from so many callers, all of it accepted, one input a batch; and the answers to come."""
+    with running(folder, "--batch-tokens", "1", *arguments) as server, ThreadPoolExecutor(callers) as threads:
+        answers = [threads.submit(ask, server.url) for _ in range(callers)]
+        while waiting(server.url) <= INPUTS * (callers - 1):
+            pass  # one of them is not accepted yet
+        yield server, answers
+
+
+def test_one_signal_finishes_what_was_accepted(tiny_folder: Path) -> None:
+    """After SIGTERM every accepted request is answered in full, and the exit code is 0."""
+    with busy(tiny_folder, 2) as (server, answers):
+        server.terminate()
+        assert server.exit_code() == 0
+        assert [one.result() for one in answers] == [(200, INPUTS, "")] * 2
+
+
+def test_a_second_signal_stops_at_once(tiny_folder: Path) -> None:
+    """After a second SIGTERM what waits is told so, and the exit code is 1."""
+    with busy(tiny_folder, 4) as (server, answers):
+        server.terminate()
+        server.told("draining")
+        server.terminate()
+        assert server.exit_code() == 1
+        assert [one.result() for one in answers] == [(503, 0, "shutting_down")] * 4
+
+
+def test_draining_has_an_end(tiny_folder: Path) -> None:
+    """When the time to drain is over, what is left is told so, and the exit code is 1."""
+    with busy(tiny_folder, 4, "--drain-timeout-s", "0.01") as (server, answers):
+        server.terminate()
+        assert server.exit_code() == 1
+        assert [one.result() for one in answers] == [(503, 0, "shutting_down")] * 4
+
+
+def test_an_idle_server_ends_quietly(tiny_folder: Path) -> None:
+    """An idle server with open connections exits with 0, without an error in its log."""
+    with running(tiny_folder) as server, httpx.Client(base_url=server.url) as client:
+        assert client.get("/health").status_code == 200
+        server.terminate()
+        assert server.exit_code() == 0
+        assert server.process.stderr
+        assert [line for line in server.process.stderr if " INFO " not in line] == []
