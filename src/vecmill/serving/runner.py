@@ -126,7 +126,7 @@ class Runner:
 
     def _admit(self, tokens: int) -> None:
         if self._refusal is not None:
-            raise self._refusal
+            raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
         waiting = self._queue.waiting_tokens
         if waiting and waiting + tokens > self._max_queue_tokens:
             excess = waiting + tokens - self._max_queue_tokens
