@@ -67,7 +67,11 @@ def bert_tensors(config: dict[str, Any], seed: int = 0) -> Tensors:
         shapes |= linear_shapes(f"{prefix}intermediate.dense", inner, width)
         shapes |= linear_shapes(f"{prefix}output.dense", width, inner)
         shapes |= norm_shapes(f"{prefix}output.LayerNorm", width)
-    return {name: random_tensor(rng, shape) for name, shape in shapes.items()}
+    tensors = {name: random_tensor(rng, shape) for name, shape in shapes.items()}
+    for name in tensors:
+        if name.endswith("LayerNorm.weight"):  # about 1, as trained ones: else every text ends at nearly the same row
+            tensors[name] += np.float32(1)
+    return tensors
 
 
 def linear_shapes(name: str, out: int, into: int) -> dict[str, tuple[int, ...]]:

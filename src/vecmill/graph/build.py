@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from vecmill.errors import MissingFile, UnsupportedModel
+import msgspec
+
+from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.heads import head
 from vecmill.graph.ops import Compiled, Graph
 from vecmill.model.spec import ModelSpec
@@ -18,8 +20,8 @@ def build(spec: ModelSpec) -> Compiled:
 
     Raises:
         UnsupportedModel: The architecture, a module or a setting is not supported.
-        MissingFile: A file, a tensor or a key of the config is absent.
-        CorruptFile: A file is damaged or a tensor has another shape than the config says.
+        MissingFile: A file or a tensor is absent.
+        CorruptFile: A file is damaged, a key of the config is absent, or a tensor has another shape than it says.
     """
     family = FAMILIES.get(spec.family)
     if family is None:
@@ -30,8 +32,6 @@ def build(spec: ModelSpec) -> Compiled:
     weights = read_weights(spec.transformer)
     try:
         result = head(graph, states(graph, spec, weights), spec)
-    except KeyError as error:
-        raise MissingFile(
-            f"{spec.transformer / 'config.json'}: no {error.args[0]!r}, which {spec.family} needs"
-        ) from error
+    except msgspec.ValidationError as error:
+        raise CorruptFile(f"{spec.transformer / 'config.json'}: {error}") from error
     return graph.compile(result, spec.dims)

@@ -26,7 +26,8 @@ def lasttoken(graph: Graph, states: str) -> str:
 
 def mean(graph: Graph, states: str) -> str:
     """The mean over tokens."""
-    return graph.op("ReduceMean", states, graph.integers(LENGTH_AXIS), keepdims=0)
+    ones, count = _ones(graph, states), _as_float(graph, _length(graph, states))
+    return graph.op("Div", _weighted_sum(graph, states, ones), count)
 
 
 def maximum(graph: Graph, states: str) -> str:
@@ -36,18 +37,15 @@ def maximum(graph: Graph, states: str) -> str:
 
 def mean_sqrt_len(graph: Graph, states: str) -> str:
     """The sum over tokens, divided by the square root of their number."""
-    total = graph.op("ReduceSum", states, graph.integers(LENGTH_AXIS), keepdims=0)
-    return graph.op("Div", total, graph.op("Sqrt", _as_float(graph, _length(graph, states))))
+    ones, count = _ones(graph, states), _as_float(graph, _length(graph, states))
+    return graph.op("Div", _weighted_sum(graph, states, ones), graph.op("Sqrt", count))
 
 
 def weightedmean(graph: Graph, states: str) -> str:
     """The mean over tokens weighted by position, 1 for the first (SGPT, arXiv 2202.08904)."""
-    one = graph.integers(1)
-    steps = graph.op("CumSum", graph.op("Expand", one, _length(graph, states)), _scalar(graph, 0))
-    weights = _as_float(graph, steps)
-    column = graph.op("Unsqueeze", weights, graph.integers(-1))
-    total = graph.op("ReduceSum", graph.op("Mul", states, column), graph.integers(LENGTH_AXIS), keepdims=0)
-    return graph.op("Div", total, graph.op("ReduceSum", weights, keepdims=0))
+    weights = graph.op("CumSum", _ones(graph, states), _scalar(graph, 0))
+    total = graph.op("ReduceSum", weights, keepdims=0)
+    return graph.op("Div", _weighted_sum(graph, states, weights), total)
 
 
 POOLING: dict[str, Callable[[Graph, str], str]] = {
@@ -66,7 +64,7 @@ def head(graph: Graph, states: str, spec: ModelSpec) -> str:
     Raises:
         UnsupportedModel: The pooling leaves out prompt tokens, or an activation is unknown.
     """
-    if not spec.include_prompt and spec.prompts:
+    if not spec.include_prompt and any(spec.prompts.values()):
         raise UnsupportedModel(f"{spec.folder}: pooling without the prompt's tokens (include_prompt) is not supported")
     pooled = [POOLING[mode](graph, states) for mode in spec.pooling]
     row = pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
@@ -94,6 +92,20 @@ def dense(graph: Graph, row: str, module: Dense) -> str:
 
 def _token(graph: Graph, states: str, index: int) -> str:
     return graph.op("Gather", states, _scalar(graph, index), axis=LENGTH_AXIS)
+
+
+def _weighted_sum(graph: Graph, states: str, weights: str) -> str:
+    """The sum over tokens, each times its weight; weights are float32 [length].
+
+    A product of a vector and a matrix for each row, because its bytes are the same for a row alone and in a batch;
+    those of ReduceMean and ReduceSum are not: ONNX Runtime adds in another order when there is one row.
+    """
+    return graph.op("MatMul", weights, states)
+
+
+def _ones(graph: Graph, states: str) -> str:
+    """1.0 for each token, float32 [length]."""
+    return _as_float(graph, graph.op("Expand", graph.integers(1), _length(graph, states)))
 
 
 def _length(graph: Graph, states: str) -> str:

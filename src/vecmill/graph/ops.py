@@ -21,6 +21,7 @@ INPUT = "ids"
 OUTPUT = "rows"
 
 Array = NDArray[np.float32] | NDArray[np.int64]
+Attribute = float | list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Graph:
         self._weights: dict[str, Array] = {}
         self._constants: list[onnx.TensorProto] = []
 
-    def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: float) -> str:
+    def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Attribute) -> str:
         """Emit a node and return the name of its first output."""
         name = f"{kind}_{len(self._nodes)}"
         names = [name, *(f"{name}_{i}" for i in range(1, outputs))]
@@ -63,8 +64,19 @@ class Graph:
 
     def integers(self, *values: int) -> str:
         """A constant int64 [n]."""
-        name = f"integers_{len(self._constants)}"
-        self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], list(values)))
+        return self._constant(TensorProto.INT64, [len(values)], *values)
+
+    def scalar(self, value: int) -> str:
+        """A constant int64 without dimensions."""
+        return self._constant(TensorProto.INT64, [], value)
+
+    def number(self, value: float) -> str:
+        """A constant float32 without dimensions."""
+        return self._constant(TensorProto.FLOAT, [], value)
+
+    def _constant(self, kind: int, shape: list[int], *values: float) -> str:
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(helper.make_tensor(name, kind, shape, values))
         return name
 
     def compile(self, result: str, dims: int) -> Compiled:

@@ -26,6 +26,9 @@ OLD_POOLING_KEYS = {
 }
 """The flags of files written before sentence-transformers 5, in the order in which they concatenate."""
 
+IMPLIED_PROMPTS = ("query", "document")
+"""Prompts that sentence-transformers knows without being told, empty by default."""
+
 TRANSFORMER_CONFIGS = (
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -105,12 +108,12 @@ def read_spec(folder: Path) -> ModelSpec:
     """
     modules = _read_modules(folder)
     transformer = folder / modules[0][1]
-    config = _read(transformer / "config.json")
+    config = read_json(transformer / "config.json")
     width = _number(config, "hidden_size", transformer)
     pooling, include_prompt, rest = _read_pooling(folder, modules[1:], width)
     tail = tuple(_read_tail(folder, kind, path) for kind, path in rest)
     settings = _read_first(transformer, TRANSFORMER_CONFIGS)
-    prompts = _read(folder / "config_sentence_transformers.json", optional=True)
+    prompts = read_json(folder / "config_sentence_transformers.json", optional=True)
     return ModelSpec(
         folder=folder,
         transformer=transformer,
@@ -135,9 +138,15 @@ def _read_modules(folder: Path) -> list[tuple[str, str]]:
         return [("Transformer", "")]
     rows = _decode(path)
     try:
-        modules = [(str(row["type"]).rsplit(".", 1)[-1], str(row["path"])) for row in rows]
+        named = [(str(row["type"]), str(row["path"])) for row in rows]
     except (TypeError, KeyError) as error:
         raise CorruptFile(f"{path}: every module needs a type and a path") from error
+    for kind, place in named:
+        if not kind.startswith("sentence_transformers."):
+            raise UnsupportedModel(f"{path}: module {kind!r} is code that vecmill does not know")
+        if Path(place).is_absolute() or ".." in Path(place).parts:
+            raise CorruptFile(f"{path}: the path {place!r} of module {kind!r} leaves the folder")
+    modules = [(kind.rsplit(".", 1)[-1], place) for kind, place in named]
     if not modules or modules[0][0] != "Transformer":
         raise UnsupportedModel(f"{path}: the first module is {modules[0][0] if modules else 'absent'}, not Transformer")
     return modules
@@ -153,12 +162,13 @@ def _read_pooling(
     if kind != "Pooling":
         raise UnsupportedModel(f"{folder}: module {kind!r} after the transformer is not supported; supported: Pooling")
     path = folder / place / "config.json"
-    settings = _read(path)
-    named = settings.get("pooling_mode") or [mode for key, mode in OLD_POOLING_KEYS.items() if settings.get(key)]
+    settings = read_json(path)
+    old = [mode for key, mode in OLD_POOLING_KEYS.items() if settings.get(key)]
+    named = settings.get("pooling_mode") or old or "mean"
     modes = (named,) if isinstance(named, str) else tuple(named)
     unknown = [mode for mode in modes if mode not in POOLINGS]
-    if unknown or not modes:
-        raise UnsupportedModel(f"{path}: pooling {unknown or 'absent'}; supported: {', '.join(POOLINGS)}")
+    if unknown:
+        raise UnsupportedModel(f"{path}: pooling {', '.join(map(str, unknown))}; supported: {', '.join(POOLINGS)}")
     found = settings.get("embedding_dimension", settings.get("word_embedding_dimension", width))
     if found != width:
         raise CorruptFile(f"{path}: pooling of {found} numbers after a transformer of {width}")
@@ -167,6 +177,8 @@ def _read_pooling(
 
 def _read_tail(folder: Path, kind: str, place: str) -> Dense | Normalize:
     if kind == "Normalize":
+        path = folder / place / "config.json"
+        _check_names(path, read_json(path, optional=True))
         return Normalize()
     if kind == "Dense":
         return _read_dense(folder / place)
@@ -175,22 +187,28 @@ def _read_tail(folder: Path, kind: str, place: str) -> Dense | Normalize:
     )
 
 
+def _check_names(path: Path, settings: dict[str, Any]) -> None:
+    """A module works on the pooled row, not on token states or a row of another name."""
+    for key in ("module_input_name", "module_output_name"):
+        if settings.get(key) not in (None, "sentence_embedding"):
+            raise UnsupportedModel(f"{path}: {key} = {settings[key]!r} is not supported; supported: sentence_embedding")
+
+
 def _read_dense(folder: Path) -> Dense:
-    settings = _read(folder / "config.json")
-    unsupported = {
-        "use_residual": bool(settings.get("use_residual")),
-        "module_input_name": settings.get("module_input_name", "sentence_embedding") != "sentence_embedding",
-        "module_output_name": settings.get("module_output_name") not in (None, "sentence_embedding"),
-    }
-    for key, found in unsupported.items():
-        if found:
-            raise UnsupportedModel(f"{folder / 'config.json'}: {key} = {settings[key]!r} is not supported")
+    path = folder / "config.json"
+    settings = read_json(path)
+    _check_names(path, settings)
+    if settings.get("use_residual"):
+        raise UnsupportedModel(f"{path}: use_residual = {settings['use_residual']!r} is not supported")
+    activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    if not activation.startswith("torch."):
+        raise UnsupportedModel(f"{path}: activation_function {activation!r} is code that vecmill does not know")
     return Dense(
         folder=folder,
         in_features=_number(settings, "in_features", folder),
         out_features=_number(settings, "out_features", folder),
         bias=bool(settings.get("bias", True)),
-        activation=str(settings.get("activation_function", "torch.nn.modules.activation.Tanh")).rsplit(".", 1)[-1],
+        activation=activation.rsplit(".", 1)[-1],
     )
 
 
@@ -215,7 +233,7 @@ def _max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) 
 
     sentence-transformers believes `max_seq_length` even beyond the position table, and then fails on long inputs.
     """
-    tokenizer = _read(folder / "tokenizer_config.json", optional=True)
+    tokenizer = read_json(folder / "tokenizer_config.json", optional=True)
     stated = settings.get("max_seq_length") or tokenizer.get("model_max_length")
     limits = [
         limit for limit in (stated, config.get("max_position_embeddings")) if isinstance(limit, int) and limit > 0
@@ -226,11 +244,17 @@ def _max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) 
 
 
 def _prompts(settings: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Prompt by name; a null is an empty prompt, and so are `query` and `document` where one of them is the default."""
+    path = folder / "config_sentence_transformers.json"
     prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise CorruptFile(f"{path}: prompts is no object of texts")
     default = settings.get("default_prompt_name")
+    if default in IMPLIED_PROMPTS:
+        prompts = {default: "", **prompts}
     if default is not None and default not in prompts:
-        raise CorruptFile(f"{folder / 'config_sentence_transformers.json'}: no prompt of the default name {default!r}")
-    return {name: text for name, text in prompts.items() if isinstance(text, str)}
+        raise CorruptFile(f"{path}: no prompt of the default name {default!r}")
+    return {name: text or "" for name, text in prompts.items()}
 
 
 def _number(settings: dict[str, Any], key: str, folder: Path) -> int:
@@ -241,10 +265,17 @@ def _number(settings: dict[str, Any], key: str, folder: Path) -> int:
 
 
 def _read_first(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    return next((_read(folder / name) for name in names if (folder / name).is_file()), {})
+    """The first file that says anything."""
+    return next(filter(None, (read_json(folder / name, optional=True) for name in names)), {})
 
 
-def _read(path: Path, *, optional: bool = False) -> dict[str, Any]:
+def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
+    """The JSON object in a file; {} where an optional file is absent.
+
+    Raises:
+        MissingFile: There is no such file.
+        CorruptFile: It holds no JSON object.
+    """
     if optional and not path.is_file():
         return {}
     value = _decode(path)

@@ -2,19 +2,25 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import normalizers
+from tokenizers import models, normalizers, pre_tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
-from vecmill.model.spec import ModelSpec
+from vecmill.model.spec import ModelSpec, read_json
 
 CHARS_PER_TOKEN = 24
 """Much longer texts are first cut to this many characters a token of the limit: 10 MB need no reading to keep 256."""
+
+BREAKS = (" ", "\n", "\t", "\r", "\u3000")
+"""White space at which every tokenizer splits. Others are not: BERT drops a form feed, which joins its neighbours."""
+
+CLASSES = {"bert": "BertTokenizer"}
+"""The tokenizer class that transformers takes for a family whose files name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +81,13 @@ class Tokenizer:
     def _shorten(self, text: str) -> str:
         """A prefix that surely holds more tokens than the limit, or the whole text.
 
-        The cut falls before white space that follows other text: every pre-tokenizer splits there, so the tokens before
-        it are those of the whole text.
+        The cut falls before white space, where every tokenizer splits, so the tokens before it are those of the whole
+        text.
         """
         size = self.max_tokens * CHARS_PER_TOKEN
         while len(text) > 2 * size:
-            cut = _last_break(text, size)
-            if cut and len(self.native.encode(text[:cut], add_special_tokens=False).ids) > self._room:
+            cut = max(text.rfind(space, 1, size) for space in BREAKS)
+            if cut > 0 and len(self.native.encode(text[:cut], add_special_tokens=False).ids) > self._room:
                 return text[:cut]
             size *= 4
         return text
@@ -96,14 +102,6 @@ class Tokenizer:
             )
 
 
-def _last_break(text: str, size: int) -> int:
-    """Index before `size` where white space follows other text; 0 if there is none."""
-    for cut in range(size, 0, -1):
-        if text[cut].isspace() and not text[cut - 1].isspace():
-            return cut
-    return 0
-
-
 def _frame(native: tokenizers.Tokenizer, folder: Path) -> tuple[list[int], list[int]]:
     """The special tokens that go before and after a text."""
     probe = native.encode("a", add_special_tokens=False).ids
@@ -115,15 +113,39 @@ def _frame(native: tokenizers.Tokenizer, folder: Path) -> tuple[list[int], list[
 
 
 def _read_tokenizer(spec: ModelSpec) -> tokenizers.Tokenizer:
-    native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer)
-    if native is None:
-        raise MissingFile(f"{spec.transformer}: no tokenizer.json and no vocab.txt: complete the folder")
+    settings = read_json(spec.transformer / "tokenizer_config.json", optional=True)
+    _check(spec, settings)
+    kind = str(settings.get("tokenizer_class") or spec.config.get("tokenizer_class") or CLASSES.get(spec.family))
+    kind = kind.removesuffix("Fast")
+    native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer, kind, settings)
     native.no_truncation()
     native.no_padding()
+    if kind == "BertTokenizer" and isinstance(native.model, models.WordPiece):
+        native.normalizer = _bert_normalizer(spec.transformer, settings)
+        native.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     if spec.lowercase:
         own = [native.normalizer] if native.normalizer else []
         native.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
     return native
+
+
+def _check(spec: ModelSpec, settings: dict[str, Any]) -> None:
+    side = settings.get("truncation_side", "right")
+    if side != "right":
+        path = spec.transformer / "tokenizer_config.json"
+        raise UnsupportedModel(f"{path}: truncation_side = {side!r} is not supported; supported: right")
+
+
+def _bert_normalizer(folder: Path, settings: dict[str, Any]) -> normalizers.Normalizer:
+    """What tokenizer_config.json says goes: transformers' BertTokenizer heeds no normaliser of tokenizer.json."""
+    try:
+        return normalizers.BertNormalizer(
+            lowercase=settings.get("do_lower_case", True),
+            strip_accents=settings.get("strip_accents"),
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        )
+    except TypeError as error:
+        raise CorruptFile(f"{folder / 'tokenizer_config.json'}: no settings of a BertTokenizer ({error})") from error
 
 
 def _from_json(folder: Path) -> tokenizers.Tokenizer | None:
@@ -136,16 +158,22 @@ def _from_json(folder: Path) -> tokenizers.Tokenizer | None:
         raise CorruptFile(f"{path}: no tokenizer ({error})") from error
 
 
-def _from_vocabulary(folder: Path) -> tokenizers.Tokenizer | None:
+def _from_vocabulary(folder: Path, kind: str, settings: dict[str, Any]) -> tokenizers.Tokenizer:
     """A WordPiece tokenizer from vocab.txt, for checkpoints older than tokenizer.json."""
-    path, config = folder / "vocab.txt", folder / "tokenizer_config.json"
+    path = folder / "vocab.txt"
     if not path.is_file():
-        return None
-    settings = msgspec.json.decode(config.read_bytes()) if config.is_file() else {}
-    wordpiece = BertWordPieceTokenizer(
-        vocab=str(path),
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    return tokenizers.Tokenizer.from_str(wordpiece.to_str())
+        raise MissingFile(f"{folder}: no tokenizer.json and no vocab.txt: complete the folder")
+    if kind != "BertTokenizer":
+        raise UnsupportedModel(f"{path}: a vocabulary of {kind} without tokenizer.json; supported: BertTokenizer")
+    special = {f"{name}_token": _content(settings, name) for name in ("unk", "sep", "cls", "pad", "mask")}
+    try:
+        wordpiece = BertWordPieceTokenizer(vocab=str(path), **special)  # type: ignore[arg-type]  # flags are bool
+        return tokenizers.Tokenizer.from_str(wordpiece.to_str())
+    except Exception as error:  # the library raises bare Exception
+        raise CorruptFile(f"{path}: no WordPiece vocabulary ({error})") from error
+
+
+def _content(settings: dict[str, Any], name: str) -> str:
+    """The text of a special token, which files give plain or as an object."""
+    token = settings.get(f"{name}_token") or f"[{name.upper()}]"
+    return str(token["content"] if isinstance(token, dict) else token)

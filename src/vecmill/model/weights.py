@@ -94,7 +94,8 @@ def _float32(tensor: Tensor) -> NDArray[np.float32]:
     values: NDArray[Any] = tensor.data.view(dtype).reshape(tensor.shape)
     if tensor.dtype == "BF16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    result: NDArray[np.float32] = values.astype(np.float32, copy=False)
+    # Files of other writers need not start their data at a multiple of 4; the engine wants whole words.
+    result: NDArray[np.float32] = np.require(values, np.float32, "A")
     return result
 
 

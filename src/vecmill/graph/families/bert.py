@@ -3,8 +3,9 @@
 Reference: transformers, models/bert/modeling_bert.py.
 """
 
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +23,22 @@ UNSUPPORTED = {
 }
 """Settings that change the numbers, with the values that this graph gives."""
 
+Size = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Config(msgspec.Struct):
+    """What this graph reads of config.json; defaults are those of transformers' BertConfig."""
+
+    vocab_size: Size
+    hidden_size: Size
+    intermediate_size: Size
+    max_position_embeddings: Size
+    num_attention_heads: Size
+    num_hidden_layers: Annotated[int, msgspec.Meta(ge=0)]
+    type_vocab_size: Size = 2
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+
 
 def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
     """Last hidden states, float32 [rows, length, hidden_size].
@@ -30,13 +47,14 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
         UnsupportedModel: A setting asks for another network.
         MissingFile: A tensor is absent.
         CorruptFile: A tensor has another shape than the config says.
+        msgspec.ValidationError: A key of the config is absent or of another type.
     """
-    config = spec.config
     _check(spec)
+    config = msgspec.convert(spec.config, Config)
     weights = weights.strip(PREFIXES, "embeddings.word_embeddings.weight")
     x = embeddings(graph, config, weights)
-    for number in range(config["num_hidden_layers"]):
-        x = layer(graph, x, config, Layer(weights, f"encoder.layer.{number}.", config["hidden_size"]))
+    for number in range(config.num_hidden_layers):
+        x = layer(graph, x, config, Layer(weights, f"encoder.layer.{number}.", config.hidden_size))
     return x
 
 
@@ -58,30 +76,30 @@ class Layer:
         return norm(self._weights, self._prefix + name, self._width)
 
 
-def embeddings(graph: Graph, config: dict[str, Any], weights: Weights) -> str:
+def embeddings(graph: Graph, config: Config, weights: Weights) -> str:
     """LayerNorm(word + position + type), the type being 0 throughout and so folded into the positions."""
-    width = config["hidden_size"]
-    words = weights.array("embeddings.word_embeddings.weight", config["vocab_size"], width)
-    positions = weights.array("embeddings.position_embeddings.weight", config["max_position_embeddings"], width)
-    types = weights.array("embeddings.token_type_embeddings.weight", config["type_vocab_size"], width)
+    width = config.hidden_size
+    words = weights.array("embeddings.word_embeddings.weight", config.vocab_size, width)
+    positions = weights.array("embeddings.position_embeddings.weight", config.max_position_embeddings, width)
+    types = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, width)
     scale, shift = norm(weights, "embeddings.LayerNorm", width)
     tables = [graph.weight(words), graph.weight(positions + types[0]), "", graph.weight(scale), graph.weight(shift)]
-    epsilon = config["layer_norm_eps"]
+    epsilon = config.layer_norm_eps
     return graph.op("EmbedLayerNormalization", INPUT, "", *tables, domain=FUSED, outputs=2, epsilon=epsilon)
 
 
-def layer(graph: Graph, x: str, config: dict[str, Any], tensors: Layer) -> str:
+def layer(graph: Graph, x: str, config: Config, tensors: Layer) -> str:
     """Attention, then a feed-forward network, each with its residual and norm."""
-    width, inner = config["hidden_size"], config["intermediate_size"]
-    epsilon = config["layer_norm_eps"]
+    width, inner = config.hidden_size, config.intermediate_size
+    epsilon = config.layer_norm_eps
 
     projections = [tensors.linear(f"attention.self.{name}", width, width) for name in ("query", "key", "value")]
-    context = attention(graph, x, projections, config["num_attention_heads"])
+    context = attention(graph, x, projections, config.num_attention_heads)
     weight, bias = tensors.linear("attention.output.dense", width, width)
     x = add_norm(graph, linear(graph, context, weight), x, bias, tensors.norm("attention.output.LayerNorm"), epsilon)
 
     weight, bias = tensors.linear("intermediate.dense", inner, width)
-    hidden = activation(graph, linear(graph, x, weight), bias, config["hidden_act"])
+    hidden = activation(graph, linear(graph, x, weight), bias, config.hidden_act)
     weight, bias = tensors.linear("output.dense", width, inner)
     return add_norm(graph, linear(graph, hidden, weight), x, bias, tensors.norm("output.LayerNorm"), epsilon)
 
