@@ -50,6 +50,11 @@ class Heads:
     causal: bool = False
 
 
+def equal_heads(count: int, width: int) -> Heads:
+    """Heads of an encoder: as many keys as queries, all tokens visible."""
+    return Heads(query=count, key=count, dims=width // count)
+
+
 def attention(
     graph: Graph,
     x: str,

@@ -108,25 +108,6 @@ def linear(graph: Graph, x: str, weight: NDArray[np.float32], bias: NDArray[np.f
     return product if bias is None else graph.op("Add", product, graph.weight(bias))
 
 
-def attention(
-    graph: Graph,
-    x: str,
-    projections: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
-    heads: int,
-) -> str:
-    """Bidirectional self-attention of [rows, length, width], before the output projection.
-
-    Args:
-        graph: Where to emit.
-        x: [rows, length, width].
-        projections: Weight [width, width] and bias [width] of query, key and value, as torch stores them.
-        heads: Number of heads.
-    """
-    weight = np.concatenate([w.T for w, _ in projections], axis=1)
-    bias = np.concatenate([b for _, b in projections])
-    return graph.op("Attention", x, graph.weight(weight), graph.weight(bias), domain=FUSED, num_heads=heads)
-
-
 def add_norm(
     graph: Graph,
     x: str,

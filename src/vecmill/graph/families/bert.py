@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import UnsupportedModel
-from vecmill.graph.ops import FUSED, INPUT, Graph, activation, add_norm, attention, linear
+from vecmill.graph.attention import attention, equal_heads
+from vecmill.graph.ops import FUSED, INPUT, Graph, activation, add_norm, linear
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
@@ -93,8 +94,8 @@ def layer(graph: Graph, x: str, config: Config, tensors: Layer) -> str:
     width, inner = config.hidden_size, config.intermediate_size
     epsilon = config.layer_norm_eps
 
-    projections = [tensors.linear(f"attention.self.{name}", width, width) for name in ("query", "key", "value")]
-    context = attention(graph, x, projections, config.num_attention_heads)
+    query, key, value = (tensors.linear(f"attention.self.{name}", width, width) for name in ("query", "key", "value"))
+    context = attention(graph, x, (query, key, value), equal_heads(config.num_attention_heads, width))
     weight, bias = tensors.linear("attention.output.dense", width, width)
     x = add_norm(graph, linear(graph, context, weight), x, bias, tensors.norm("attention.output.LayerNorm"), epsilon)
 
