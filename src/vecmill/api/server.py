@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+KEEP_ALIVE_S = 75
+"""How long an idle connection is kept: longer than the 60 s of common load balancers, which else meet closed ones."""
+
 print_now = partial(print, flush=True)
 """Who reads the output through a pipe sees the start when it happens."""
 
@@ -60,6 +63,7 @@ def serve(references: list[str], settings: Settings, show: Callable[[str], None]
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=settings.drain_timeout_s,  # type: ignore[arg-type]  # any number of seconds works
         )
         serving = Serving(Server(config), registry, references, settings, events, show)
