@@ -1,6 +1,7 @@
 """Prometheus metrics: a subscriber to events, and what the queues hold at the moment of asking."""
 
 from collections.abc import Iterator
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -13,6 +14,9 @@ from vecmill.serving.registry import Registry
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TOKENS = (8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+Metric = TypeVar("Metric", Counter, Histogram)
 
 
 class Queues(Collector):
@@ -43,6 +47,7 @@ class Metrics:
 
     def __init__(self, registry: Registry) -> None:
         self._collectors = CollectorRegistry()
+        self._children: dict[tuple[Counter | Histogram, tuple[str, ...]], Counter | Histogram] = {}
         self._collectors.register(Queues(registry))
         ProcessCollector(registry=self._collectors)
         to = self._collectors
@@ -76,18 +81,26 @@ class Metrics:
         return generate_latest(self._collectors)
 
     def _request(self, event: RequestDone) -> None:
-        self._requests.labels(event.model, event.route, event.status).inc()
+        self._of(self._requests, event.model, event.route, str(event.status)).inc()
         if not event.inputs:
             return
-        self._seconds.labels(event.model, event.route).observe(event.timings.total_s)
-        self._stages.labels(event.model, "tokenize").observe(event.timings.tokenize_s)
-        self._stages.labels(event.model, "compute").observe(event.timings.compute_s)
-        self._inputs.labels(event.model).inc(event.inputs)
-        self._tokens.labels(event.model).inc(event.tokens)
-        self._truncated.labels(event.model).inc(event.truncated)
+        self._of(self._seconds, event.model, event.route).observe(event.timings.total_s)
+        self._of(self._stages, event.model, "tokenize").observe(event.timings.tokenize_s)
+        self._of(self._stages, event.model, "compute").observe(event.timings.compute_s)
+        self._of(self._inputs, event.model).inc(event.inputs)
+        self._of(self._tokens, event.model).inc(event.tokens)
+        self._of(self._truncated, event.model).inc(event.truncated)
 
     def _batch(self, event: BatchDone) -> None:
-        self._batch_seconds.labels(event.model).observe(event.seconds)
-        self._batch_inputs.labels(event.model).observe(event.rows)
-        self._batch_tokens.labels(event.model).observe(event.tokens)
-        self._failed.labels(event.model).inc(event.failed)
+        self._of(self._batch_seconds, event.model).observe(event.seconds)
+        self._of(self._batch_inputs, event.model).observe(event.rows)
+        self._of(self._batch_tokens, event.model).observe(event.tokens)
+        self._of(self._failed, event.model).inc(event.failed)
+
+    def _of(self, metric: Metric, *labels: str) -> Metric:
+        """The metric with these labels; looking it up each time costs the library a lock and a validation."""
+        key = (metric, labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return cast("Metric", child)

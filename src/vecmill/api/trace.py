@@ -4,7 +4,6 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vecmill.core import Result
@@ -69,17 +68,23 @@ class Traced:
             return
         trace = Trace(_request_id(scope))
         scope["vecmill.trace"] = trace
+        header = (b"x-request-id", trace.request_id.encode())
+        status = 0
 
         async def send_traced(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-request-id"] = trace.request_id
-                if trace.route:
-                    self._events(trace.done(message["status"]))
+                status = message["status"]
+                message["headers"] = [*message["headers"], header]
             await send(message)
 
-        await self._app(scope, receive, send_traced)
+        try:
+            await self._app(scope, receive, send_traced)
+        finally:  # told after the answer is out, so that nobody waits for it
+            if trace.route and status:
+                self._events(trace.done(status))
 
 
 def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
+    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
     return given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"

@@ -12,7 +12,7 @@ from vecmill.graph.build import build
 from vecmill.graph.ops import INPUT, OUTPUT, Compiled
 from vecmill.model.spec import ModelSpec
 
-SPIN_US = 200
+SPIN_US = 50
 """How long an idle compute thread busy-waits: enough for the gaps inside a pass, too short to starve the event loop.
 
 Figures: docs/decisions/0003-spinning-threads.md.
