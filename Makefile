@@ -5,7 +5,7 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference check format golden bench clean
+.PHONY: help install serve test test-reference check format golden bench bench-engine clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ golden: $(REFERENCE)/.installed ## Record the golden vectors anew from sentence-
 
 bench: $(DEV) ## Measure start, memory, installed size and latency; writes bench/results
 	$(VENV)/bin/python bench/run.py $(ARGS)
+
+bench-engine: $(REFERENCE)/.installed ## Measure the graph against ONNX Runtime's fused BERT and sentence-transformers
+	$(REFERENCE)/bin/python bench/engine.py
 
 clean: ## Remove the virtual environments
 	rm -rf $(VENV) $(REFERENCE)

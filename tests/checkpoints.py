@@ -110,7 +110,8 @@ def write_modules(
 ) -> Path:
     """Around a bare transformer, the chain that sentence-transformers writes."""
     chain = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    config = json.loads((folder / "config.json").read_text())
+    width = config.get("hidden_size") or config["dim"]
     write_json(
         folder / "1_Pooling/config.json",
         {"word_embedding_dimension": width, **(pooling or {"pooling_mode_mean_tokens": True})},

@@ -13,7 +13,21 @@ import vecmill
 ROOT = Path(vecmill.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 
-LAYERS = ["errors", "config", "core", "model", "graph", "engine", "serving", "embedder", "api", "cli", "__main__"]
+LAYERS = [
+    "errors",
+    "config",
+    "core",
+    "model",
+    "graph",
+    "engine",
+    "serving",
+    "embedder",
+    "verify",
+    "doctor",
+    "api",
+    "cli",
+    "__main__",
+]
 """From the bottom: a module may import from its own layer and from those before it."""
 
 HOMES = {

@@ -12,6 +12,7 @@ from vecmill.api.app import DIALECTS
 from vecmill.api.dialects.openai import STATUSES, EmbeddingsBody
 from vecmill.api.metrics import Metrics
 from vecmill.config import DEFAULT_MODEL, Settings
+from vecmill.graph.build import FAMILIES
 from vecmill.serving.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,12 @@ def test_every_setting_is_documented(name: str) -> None:
     assert f"`--{name.replace('_', '-')}`" in row
     assert f"`VECMILL_{name.upper()}`" in row
     assert f"`{default}`" in row or default is None
+
+
+def test_every_architecture_is_documented() -> None:
+    """Each family stands in the table of models."""
+    models = (ROOT / "docs/models.md").read_text()
+    assert [family for family in FAMILIES if f"`{family}`" not in models] == []
 
 
 def test_every_route_is_documented() -> None:

@@ -45,6 +45,14 @@ def test_options_are_those_of_a_request(embedder: Embedder) -> None:
         embedder.embed("dog " * 50, truncate=False)
 
 
+def test_precision_is_chosen(tiny_folder: Path, embedder: Embedder) -> None:
+    """int8, under any of its names, gives nearly the same vectors and not the same."""
+    full = embedder.embed("the cat sat on the mat")
+    for name in ("int8", "bitsandbytes"):
+        with Embedder(str(tiny_folder), precision=name) as small:
+            assert 0.98 < float(small.embed("the cat sat on the mat") @ full) < 0.99999
+
+
 def test_nothing_to_embed_is_an_error(embedder: Embedder) -> None:
     """An empty list and an empty string are refused, not answered with nothing."""
     with pytest.raises(InvalidRequest, match="empty list"):

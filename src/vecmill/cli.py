@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token
 from cyclopts.config import Dict, Env
@@ -54,6 +54,60 @@ def pull(*models: str, settings: Annotated[FetchSettings, flat] = FetchSettings(
         checkpoint = resolve(model, settings, refresh=True, say=lambda line: print(line, file=sys.stderr))
         print(f"{checkpoint.name} {checkpoint.revision} {checkpoint.folder}")
     return 0
+
+
+@app.command
+def doctor(
+    model: str = DEFAULT_MODEL,
+    *,
+    precision: Literal["float32", "int8", "int4"] = "float32",
+    threads: int = 0,
+    settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
+) -> int:
+    """Print what a checkpoint is, with the file that each fact comes from, and try it; 1 where a check fails.
+
+    Args:
+        model: As for `serve`.
+        precision: What its weights are kept in.
+        threads: Threads to compute with; 0 means as many as this process may use.
+        settings: Where the model comes from.
+    """
+    from vecmill.doctor import examine, report
+
+    found, tried = examine(model, settings, precision=precision, threads=threads)
+    print(report(found, tried))
+    return 0 if all(check.passed for check in tried) else 1
+
+
+@app.command
+def verify(
+    model: str = DEFAULT_MODEL,
+    *,
+    pairs: Path | None = None,
+    precision: tuple[Literal["int8", "int4"], ...] = ("int8", "int4"),
+    min_spearman: float = 0.99,
+    threads: int = 0,
+    settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
+) -> int:
+    """Measure what smaller precisions cost a model, on your own pairs of texts; 1 where one is below the threshold.
+
+    Args:
+        model: As for `serve`.
+        pairs: A file of lines `text TAB text` or `text TAB text TAB score`. Without it, all pairs of 40 sentences.
+        precision: Which to measure beside float32.
+        min_spearman: The least rank correlation with float32 that passes.
+        threads: Threads to compute with; 0 means as many as this process may use.
+        settings: Where the model comes from.
+    """
+    from vecmill.verify import read_pairs, table
+    from vecmill.verify import verify as measure
+
+    findings = measure(model, precision, read_pairs(pairs), settings, threads=threads)
+    print(table(findings))
+    low = [finding.precision for finding in findings if not finding.spearman >= min_spearman]
+    if low:
+        print(f"below {min_spearman:g} in rank correlation with float32: {', '.join(low)}", file=sys.stderr)
+    return 1 if low else 0
 
 
 @app.meta.default

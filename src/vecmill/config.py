@@ -19,6 +19,11 @@ LEAST = {
 }
 """The least value of each number."""
 
+Precision = Literal["float32", "int8", "int4", "bitsandbytes", "gptq"]
+
+PRECISION_NAMES = {"bitsandbytes": "int8", "gptq": "int4"}
+"""Other servers' names of precisions, in ours."""
+
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -46,6 +51,11 @@ class Settings(FetchSettings):
         host: Address to listen on.
         port: TCP port; 0 takes a free one.
         threads: Threads of the engine; 0 means as many as this process may use.
+        precision: What weights are kept in. int8 is faster and a quarter of the memory, int4 smaller still and no
+            faster; `vecmill verify` measures what they cost in quality. Other servers' names are understood:
+            bitsandbytes means int8, gptq int4.
+        engine: What computes: auto takes a table of vectors (static) where the model is one, else vecmill's own graph
+            (onnx) of the safetensors, else the ONNX file that came with the model (exported).
         batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
         max_inputs: Most inputs of a request.
@@ -59,6 +69,8 @@ class Settings(FetchSettings):
     host: str = "127.0.0.1"
     port: int = 8080
     threads: int = 0
+    precision: Precision = "float32"
+    engine: Literal["auto", "onnx", "exported", "static"] = "auto"
     batch_tokens: int = 512
     max_queue_tokens: int = 2_000_000
     max_inputs: int = 2048

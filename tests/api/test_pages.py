@@ -30,6 +30,8 @@ CARD = {
     "prompts": ["passage", "query"],
     "default_prompt": None,
     "revision": "local",
+    "precision": "float32",
+    "engine": "onnx",
 }
 
 

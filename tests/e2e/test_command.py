@@ -15,8 +15,8 @@ from checkpoints import write_bert
 BANNER = """\
 vecmill 0.1.0 is ready on {url} (documentation: {url}/docs)
 
-  tiny: 16 dimensions, up to 40 tokens, mean, normalized
-  bare: 16 dimensions, up to 30 tokens, mean
+  tiny: 16 dimensions, up to 40 tokens, mean, normalized, float32
+  bare: 16 dimensions, up to 30 tokens, mean, float32
 
   curl {url}/v1/embeddings -H 'content-type: application/json' -d '{{"model": "tiny", "input": "hello world"}}'
 """

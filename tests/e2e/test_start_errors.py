@@ -63,7 +63,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "truncated weights": (cut("model.safetensors", 9000), ["model.safetensors", "bytes of data, the header wants"]),
     "corrupt weights": (filled("model.safetensors", b"<p>Not found" * 9), ["truncated or no safetensors file"]),
     "wrong shape": (misshapen, ["encoder.layer.1.output.dense.weight", "[32, 16]", "[16, 32]"]),
-    "unknown architecture": (configured(model_type="llamaphant"), ["'llamaphant' is not supported", "supported: bert"]),
+    "unknown architecture": (
+        configured(model_type="llamaphant"),
+        ["'llamaphant' is not supported", "bert, ", "onnx/model.onnx"],
+    ),
     "no tokenizer": (without("tokenizer.json"), ["no tokenizer.json and no vocab.txt"]),
 }
 """What is done to a checkpoint, and what its line must say."""

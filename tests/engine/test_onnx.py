@@ -1,5 +1,7 @@
 """What the ONNX engine promises beyond the contract."""
 
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -57,3 +59,28 @@ def test_close_gives_the_session_back(tiny_spec: ModelSpec) -> None:
     session = weakref.ref(engine._session)
     engine.close()
     assert session() is None
+
+
+def test_memory_of_long_inputs_is_given_back(tmp_path: Path) -> None:
+    """After a burst of long inputs the process is about as large as before it: their scores took 500 MB."""
+    program = """
+import sys, numpy as np
+import subprocess
+import sys
+from pathlib import Path
+from vecmill.engine.base import Batch, load_engine
+from vecmill.model.spec import read_spec
+
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+engine = load_engine("onnx", read_spec(Path(sys.argv[1])), threads=2)
+engine.run(Batch.pack([np.ones(16, np.int32)]))
+before = resident_mb()
+for length in (1024, 2048, 4000, 3000):
+    engine.run(Batch.pack([np.ones(length, np.int32)]))
+print(resident_mb() - before)
+"""
+    folder = write_bert(tmp_path / "long", hidden_size=64, num_attention_heads=8, max_position_embeddings=4000)
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 100

@@ -78,7 +78,7 @@ def test_is_valid_onnx(tiny_folder: Path) -> None:
         ({"is_decoder": True}, "is_decoder = True"),
         ({"add_cross_attention": True}, "add_cross_attention = True"),
         ({"hidden_act": "mish"}, "activation 'mish' is not supported; supported: GELU"),
-        ({"model_type": "bart"}, "architecture 'bart' is not supported yet; supported: bert"),
+        ({"model_type": "bart"}, "architecture 'bart' is not supported yet; supported: albert, bert"),
     ],
 )
 def test_unsupported(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -159,3 +159,15 @@ def assert_refused(folder: Path, error: type[LoadError], message: str) -> None:
         load_engine("onnx", read_spec(folder), threads=1)
     assert type(caught.value) is error
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("mode", "token"), [("cls", 0), ("lasttoken", -1)])
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
+def test_the_last_layer_works_for_the_pooled_token_alone(tmp_path: Path, mode: str, token: int, length: int) -> None:
+    """Where one token is pooled, the last layer has queries for it alone, and the row is the paper's."""
+    folder = write_modules(write_bert(tmp_path), pooling={"pooling_mode": mode}, normalize=False)
+    spec, ids = read_spec(folder), np.resize(IDS, length)
+    wanted = states(ids, bert_tensors(CONFIG), CONFIG)[token]
+    assert load_engine("onnx", spec, threads=1).run(Batch.pack([ids]))[0] == pytest.approx(wanted, abs=1e-5)
+    kinds = [node.op_type for node in onnx.load_from_string(build(spec).model).graph.node]
+    assert (kinds.count("Attention"), kinds.count("MultiHeadAttention")) == (CONFIG["num_hidden_layers"] - 1, 1)

@@ -11,7 +11,7 @@ from numpy_bert import ACTIVATIONS
 from safetensors.numpy import load_file
 
 from checkpoints import write_dense
-from vecmill.engine.onnx import _session
+from vecmill.engine.onnx import open_session
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.heads import POOLING, tail
 from vecmill.graph.ops import INPUT, OUTPUT, Graph
@@ -121,6 +121,6 @@ def run(ids: NDArray[np.int32], head: Callable[[Graph, str], str], dims: int = W
     """What a graph gives whose states of a token are a row of `TABLE`: float32 [texts, dims]."""
     graph = Graph()
     states = graph.op("Gather", graph.weight(TABLE), INPUT)
-    session = _session(graph.compile(head(graph, states), dims), 1)
+    session = open_session(graph.compile(head(graph, states), dims), 1, Path())
     rows: Array = session.run([OUTPUT], {INPUT: ids})[0]
     return rows

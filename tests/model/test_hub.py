@@ -27,6 +27,12 @@ REPOSITORY = {
     "onnx/model.onnx": b"weights",
 }
 SERVED = ["1_Pooling/config.json", "config.json", "modules.json", "tokenizer.json", "model.safetensors"]
+EXPORTED = ["config.json", "onnx/model.onnx_data", "onnx/model_quantized.onnx", "onnx/model.onnx"]
+STATIC = {
+    "modules.json": b'[{"path": "0_StaticEmbedding", "type": "sentence_transformers.models.StaticEmbedding"}]',
+    "0_StaticEmbedding/tokenizer.json": b"{}",
+    "0_StaticEmbedding/model.safetensors": b"weights",
+}
 BARE = {"config.json": CONFIG, "model.safetensors": b"weights"}
 SAID: list[str] = []
 
@@ -117,6 +123,25 @@ def test_what_counts_as_cached(store: Path, files: dict[str, bytes], whole: bool
     assert (cached(WANTED) is not None) is whole
 
 
+@pytest.mark.parametrize(
+    "files", [{name: name.encode() for name in EXPORTED}, STATIC, STATIC | {"config.json": CONFIG}]
+)
+def test_other_layouts(server: FakeHub, files: dict[str, bytes]) -> None:
+    """An ONNX file and a table of vectors are fetched where there are no safetensors of a transformer, and once."""
+    server.repositories["org/x"] = files | {"onnx/model_fp16.onnx": b"", "pytorch_model.bin": b""}
+    snapshot = fetch(WANTED, SETTINGS, SAID.append)
+    assert sorted(server.fetched()) == sorted(files)
+    assert cached(WANTED) == snapshot
+
+
+def test_an_onnx_file_alone_is_completed(server: FakeHub, store: Path) -> None:
+    """A cache filled by a program that wants the ONNX file alone gets the safetensors, which are served instead."""
+    write_snapshot(store, "org/x", {"config.json": CONFIG, "modules.json": b"[]", "onnx/model.onnx": b"weights"})
+    assert cached(WANTED) is None
+    fetch(WANTED, SETTINGS, SAID.append)
+    assert "model.safetensors" in server.fetched()
+
+
 @pytest.mark.parametrize("shards", [["a.safetensors", "b.safetensors"], ["a.safetensors"], []])
 def test_all_shards_count(store: Path, shards: list[str]) -> None:
     """Weights in shards are cached when every shard of the index is."""
@@ -179,6 +204,9 @@ def test_a_doubtful_copy_is_better_than_none(store: Path) -> None:
         ),
         (["query_0_X/model.safetensors", "model.safetensors"], None),
         (["query_0_Transformer/config.json", "sentencepiece.bpe.model", "vocab.txt"], None),
+        (["config.json", *EXPORTED[1:]], ["config.json", *EXPORTED[1:]]),
+        (["2_Dense/model.safetensors", "onnx/model.onnx"], None),
+        (["0_StaticEmbedding/model.safetensors", "onnx/model.onnx"], ["0_StaticEmbedding/model.safetensors"]),
         (["openvino/config.json", "x/y/1_Pooling/config.json", "tf_model.h5", "m.gguf", "m.ot", "m.msgpack"], []),
     ],
 )
@@ -191,14 +219,15 @@ def test_chooses_files(files: list[str], chosen: list[str] | None) -> None:
     ("files", "told"),
     [
         ({"config.json": b"", "pytorch_model.bin": b""}, r"its weights are \.bin"),
-        ({"config.json": b"", "onnx/model.onnx": b""}, r"its weights are \.onnx"),
+        ({"onnx/model.onnx": b""}, r"its weights are \.onnx"),
+        ({"config.json": b"", "onnx/decoder.onnx": b""}, r"its weights are \.onnx"),
         ({"README.md": b""}, r"it has README\.md"),
     ],
 )
 def test_other_weights_are_not_downloaded(server: FakeHub, files: dict[str, bytes], told: str) -> None:
-    """A repository without safetensors is refused before anything is downloaded."""
+    """A repository with weights that are not served is refused before anything is downloaded."""
     server.repositories["org/x"] = files
-    with pytest.raises(MissingFile, match=f"no config.json with model.safetensors.*{told}"):
+    with pytest.raises(MissingFile, match=f"no config.json with model.safetensors or an ONNX file.*{told}"):
         fetch(WANTED, SETTINGS, SAID.append)
     assert server.fetched() == []
 

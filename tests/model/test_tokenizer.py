@@ -57,6 +57,25 @@ def test_truncation(tokenizer: Tokenizer, words: int, *, truncated: bool) -> Non
     assert tokens.truncated == truncated
 
 
+@pytest.mark.parametrize("place", ["tokenizer_config.json", "tokenizer.json"])
+def test_truncation_on_the_left(tmp_path: Path, place: str) -> None:
+    """Where either file asks for it, the end of a text is kept, between the special tokens; also of ids."""
+    native = change_tokenizer(tmp_path)
+    if place == "tokenizer.json":
+        native.enable_truncation(7, direction="left")
+        native.save(str(tmp_path / "tokenizer.json"))
+    else:
+        change_settings(tmp_path, truncation_side="left")
+    tokenizer = Tokenizer(read_spec(tmp_path))
+    wanted = [CLS, *[DOG] * 37, CAT, SEP]
+    for count in (37, 38, 10_000):
+        (tokens,) = tokenizer.encode(["dog " * count + "cat"])
+        assert tokens.ids.tolist() == wanted
+        assert tokens.truncated == (count > 37)
+    assert tokenizer.encode_ids([[DOG] * 50 + [CAT]])[0].ids.tolist() == wanted
+    assert ids(tokenizer, "dog cat") == [CLS, DOG, CAT, SEP]
+
+
 @pytest.mark.parametrize(("count", "truncated"), [(1, False), (38, False), (39, True)])
 def test_ids_without_the_frame(tokenizer: Tokenizer, count: int, *, truncated: bool) -> None:
     """Token ids without the special tokens get them, and are cut as texts are."""
@@ -160,6 +179,7 @@ def test_a_frame_of_other_tokens(tmp_path: Path) -> None:
     native = change_tokenizer(tmp_path)
     native.post_processor = processors.TemplateProcessing(single="[CLS] [MASK] [SEP] $A", special_tokens=SPECIAL)
     native.save(str(tmp_path / "tokenizer.json"))
+    change_settings(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     assert ids(Tokenizer(read_spec(tmp_path)), "cat " * 50) == [CLS, VOCABULARY["[MASK]"], SEP, *[CAT] * 37]
 
 
@@ -171,6 +191,7 @@ def test_no_frame(tmp_path: Path) -> None:
     native = change_tokenizer(tmp_path)
     native.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
     native.save(str(tmp_path / "tokenizer.json"))
+    change_settings(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     assert ids(Tokenizer(read_spec(tmp_path)), "cat " * 50) == [CAT] * 40
 
 
@@ -216,7 +237,7 @@ def test_vocab_txt(tmp_path: Path) -> None:
         ({"tokenizer_class": "BertJapaneseTokenizer"}, UnsupportedModel, "a vocabulary of BertJapaneseTokenizer"),
         ({"sep_token": "</s>"}, CorruptFile, "no WordPiece vocabulary"),
         ({"do_lower_case": "no"}, CorruptFile, "tokenizer_config.json: no settings of a BertTokenizer"),
-        ({"truncation_side": "left"}, UnsupportedModel, "truncation_side = 'left' is not supported"),
+        ({"truncation_side": "middle"}, UnsupportedModel, "truncation_side = 'middle' is not supported"),
     ],
 )
 def test_settings_that_are_refused(
@@ -248,6 +269,7 @@ def test_a_tokenizer_that_changes_the_text(tmp_path: Path) -> None:
     native.pre_tokenizer = pre_tokenizers.Whitespace()
     native.post_processor = processors.TemplateProcessing(single="[CLS] [SEP]", special_tokens=SPECIAL)
     native.save(str(tmp_path / "tokenizer.json"))
+    change_settings(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     assert_refused(read_spec(tmp_path), UnsupportedModel, "changes a text when it adds the special tokens")
 
 

@@ -28,7 +28,7 @@ TEXTS = [
 
 def ours(folder: Path, texts: list[str] = TEXTS, *, prompt_name: str | None = None) -> NDArray[np.float32]:
     """Rows of vecmill, float32 [texts, dims]."""
-    with Embedder(str(folder), Settings(threads=1)) as embedder:
+    with Embedder(str(folder), settings=Settings(threads=1)) as embedder:
         return embedder.embed(texts, prompt_name=prompt_name)
 
 
@@ -40,8 +40,10 @@ def theirs(folder: Path, texts: list[str] = TEXTS, *, prompt_name: str | None = 
 
 def load(folder: Path) -> Any:
     """The checkpoint in sentence-transformers."""
+    import torch
     from sentence_transformers import SentenceTransformer
 
+    torch.set_num_threads(1)  # on models this small more threads only wait for each other
     return SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
 
 

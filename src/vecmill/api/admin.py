@@ -31,6 +31,8 @@ class ModelCard(msgspec.Struct):
     prompts: list[str]
     default_prompt: str | None
     revision: str
+    precision: str
+    engine: str
     owned_by: str = "vecmill"
     object: Literal["model"] = "model"
 
@@ -134,6 +136,8 @@ class Admin:
             prompts=sorted(spec.prompts),
             default_prompt=spec.default_prompt,
             revision=model.revision,
+            precision=model.precision,
+            engine=model.kind,
         )
 
 

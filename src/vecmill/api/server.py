@@ -141,8 +141,9 @@ def banner(url: str, models: list[ServedModel]) -> str:
     lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)", ""]
     for model in models:
         spec = model.spec
-        pooling = "+".join(spec.pooling) + (", normalized" if spec.normalized else "")
-        lines.append(f"  {model.name}: {spec.dims} dimensions, up to {spec.max_tokens} tokens, {pooling}")
+        facts = [f"{spec.dims} dimensions", f"up to {spec.max_tokens} tokens", "+".join(spec.pooling)]
+        facts += ["normalized"] if spec.normalized else []
+        lines.append(f"  {model.name}: {', '.join([*facts, model.precision])}")
     body = f'{{"model": "{models[0].name}", "input": "hello world"}}'
     lines += ["", f"  curl {url}/v1/embeddings -H 'content-type: application/json' -d '{body}'", ""]
     return "\n".join(lines)

@@ -43,6 +43,7 @@ class FakeEngine:
     Attributes:
         spec: Only its `dims` are used.
         threads: Ignored; real engines take it.
+        precision: Ignored; real engines take it.
         faults: Token id to a key of `FAULTS`: what happens to a batch that holds it.
         gate: The engine stalls while this is clear.
         batches: Lengths of the rows of every batch that ran.
@@ -50,10 +51,12 @@ class FakeEngine:
 
     spec: ModelSpec
     threads: int = 1
+    precision: str = "float32"
     faults: dict[int, str] = field(default_factory=dict)
     gate: threading.Event = field(default_factory=threading.Event)
     batches: list[list[int]] = field(default_factory=list)
     closed: bool = False
+    weight_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.gate.set()

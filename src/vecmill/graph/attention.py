@@ -10,12 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.graph.ops import FUSED, Graph, linear
+from vecmill.graph.ops import FUSED, INPUT, Graph, linear, rms_norm
 
 Linear = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 """Weight [out, in] and bias [out] of a linear layer, as torch stores them."""
 
 MASKED = float(np.finfo(np.float32).min)
+
+GROUPED_DIMS = 8
+"""ONNX Runtime's operator for grouped queries takes heads of a multiple of this."""
+
+INT32 = 6
+"""onnx.TensorProto.INT32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Heads:
         dims: Numbers of a head.
         scale: Factor of the scores; None is 1 / sqrt(dims).
         causal: Whether a token sees only itself and those before it.
+        window: How many of these it sees, itself included; None for all. Without effect where not causal.
     """
 
     query: int
@@ -48,6 +55,7 @@ class Heads:
     dims: int
     scale: float | None = None
     causal: bool = False
+    window: int | None = None
 
 
 def equal_heads(count: int, width: int) -> Heads:
@@ -78,7 +86,8 @@ def attention(
         norms: RMSNorm scales [dims] of query and key heads, where the family normalises them.
         epsilon: Of these norms.
     """
-    if rotary is None and norms is None and heads.query == heads.key:
+    plain = rotary is None and norms is None and heads.query == heads.key and heads.window is None
+    if plain and graph.precision == "float32":
         return _fused(graph, x, projections, heads, bias)
     query, key, value = _project(graph, x, projections, heads)
     if norms is not None:
@@ -86,19 +95,54 @@ def attention(
         key = _head_norm(graph, key, norms[1], heads.key, heads.dims, epsilon)
     if rotary is not None:
         query, key = _rotate(graph, query, rotary, heads.query), _rotate(graph, key, rotary, heads.key)
+    if heads.causal and not bias and heads.dims % GROUPED_DIMS == 0:
+        return _grouped(graph, query, key, value, heads)
+    if heads.causal and heads.window is not None:
+        bias = window_bias(graph, INPUT, heads.window - 1)
     if heads.query != heads.key:
         key, value = _repeat(graph, key, heads), _repeat(graph, value, heads)
     return score(graph, query, key, value, heads, bias=bias)
 
 
+def attention_of_one(
+    graph: Graph, x: str, token: int, projections: tuple[Linear, Linear, Linear], heads: Heads, *, bias: str = ""
+) -> str:
+    """`attention` of one token to all, [rows, 1, width]: the last layer, where the pooling wants no other.
+
+    Args:
+        graph: Where to emit.
+        x: [rows, length, in].
+        token: Its place, 0 or -1.
+        projections: Query, key and value.
+        heads: How the width is divided; every token visible.
+        bias: Added to the scores of all tokens; "" for none.
+    """
+    query = linear(graph, one_token(graph, x, token), *projections[0])
+    pair = [weight for weight, _ in projections[1:]], [bias for _, bias in projections[1:] if bias is not None]
+    both = linear(graph, x, np.concatenate(pair[0]), np.concatenate(pair[1]) if pair[1] else None)
+    width = heads.dims * heads.key
+    key = graph.op("Split", both, graph.integers(width, width), outputs=2, axis=-1)
+    seen = graph.op("Gather", bias, graph.integers(token), axis=2) if bias else ""
+    return score(graph, query, key, f"{key}_1", heads, bias=seen)
+
+
+def one_token(graph: Graph, x: str, token: int) -> str:
+    """A token's state, [rows, 1, width]."""
+    return graph.op("Gather", x, graph.integers(token), axis=1)
+
+
 def score(graph: Graph, query: str, key: str, value: str, heads: Heads, *, bias: str = "") -> str:
     """softmax(Q K^T scale + bias) V, all of [rows, length, query heads x dims]."""
     inputs = [query, key, value, *(["", "", bias] if bias else [])]
-    return graph.op("MultiHeadAttention", *inputs, domain=FUSED, outputs=1, **_attributes(heads))
+    causal = int(heads.causal)
+    return graph.op("MultiHeadAttention", *inputs, domain=FUSED, unidirectional=causal, **_attributes(heads))
 
 
-def rotary_tables(graph: Graph, positions: int, frequencies: NDArray[np.float64], factor: float = 1.0) -> Rotary:
+def rotary_tables(graph: Graph, positions: int, frequencies: NDArray[np.float32], factor: float = 1.0) -> Rotary:
     """Tables of cosines and sines for positions 0 to `positions`.
+
+    Angles are rounded to float32 as torch rounds them: at position 8,000 that moves a cosine by up to 0.0005, and it is
+    what models were trained with.
 
     Args:
         graph: Where the tables go.
@@ -106,14 +150,16 @@ def rotary_tables(graph: Graph, positions: int, frequencies: NDArray[np.float64]
         frequencies: Angle of a step, [head dims / 2].
         factor: What the tables are multiplied by (attention scaling of long-context variants).
     """
-    angles = np.outer(np.arange(positions), frequencies)
+    angles = np.outer(np.arange(positions, dtype=np.float32), frequencies.astype(np.float32)).astype(np.float64)
     cos, sin = ((table * factor).astype(np.float32) for table in (np.cos(angles), np.sin(angles)))
     return Rotary(graph.weight(cos), graph.weight(sin))
 
 
-def frequencies(dims: int, theta: float) -> NDArray[np.float64]:
-    """theta^(-2i / dims), [dims / 2]."""
-    steps: NDArray[np.float64] = theta ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
+def frequencies(dims: int, theta: float) -> NDArray[np.float32]:
+    """theta^(-2i / dims), [dims / 2], rounded where torch rounds."""
+    exponents = np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims)
+    powers = (theta ** exponents.astype(np.float64)).astype(np.float32)
+    steps: NDArray[np.float32] = np.float32(1) / powers
     return steps
 
 
@@ -126,12 +172,9 @@ def distances(graph: Graph, x: str) -> str:
     )
 
 
-def window_bias(graph: Graph, x: str, reach: int, *, causal: bool = False) -> str:
-    """A bias that hides tokens more than `reach` away, [1, 1, length, length]; all later ones too when causal."""
-    away = distances(graph, x)
-    hidden = graph.op("Greater", graph.op("Abs", away), graph.scalar(reach))
-    if causal:
-        hidden = graph.op("Or", hidden, graph.op("Greater", away, graph.scalar(0)))
+def window_bias(graph: Graph, x: str, reach: int) -> str:
+    """A bias that hides tokens more than `reach` away, [1, 1, length, length]; of `x` only the length counts."""
+    hidden = graph.op("Greater", graph.op("Abs", distances(graph, x)), graph.scalar(reach))
     bias = graph.op("Where", hidden, graph.number(MASKED), graph.number(0.0))
     return graph.op("Unsqueeze", bias, graph.integers(0, 1))
 
@@ -156,7 +199,8 @@ def _fused(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], hea
     shift = np.concatenate([np.zeros(len(w), np.float32) if b is None else b for w, b in projections])
     sizes = [len(weight) for weight, _ in projections]
     inputs = [x, graph.weight(weight), graph.weight(shift), *(["", "", bias] if bias else [])]
-    return graph.op("Attention", *inputs, domain=FUSED, outputs=1, qkv_hidden_sizes=sizes, **_attributes(heads))
+    attributes = {"qkv_hidden_sizes": sizes, "unidirectional": int(heads.causal), **_attributes(heads)}
+    return graph.op("Attention", *inputs, domain=FUSED, **attributes)
 
 
 def _project(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], heads: Heads) -> tuple[str, str, str]:
@@ -173,8 +217,18 @@ def _project(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], h
 def _head_norm(graph: Graph, x: str, scale: NDArray[np.float32], count: int, dims: int, epsilon: float) -> str:
     """RMSNorm of each head."""
     split = graph.op("Reshape", x, graph.integers(0, 0, count, dims))
-    normed = graph.op("SimplifiedLayerNormalization", split, graph.weight(scale), axis=-1, epsilon=epsilon)
-    return graph.op("Reshape", normed, graph.integers(0, 0, count * dims))
+    return graph.op("Reshape", rms_norm(graph, split, scale, epsilon), graph.integers(0, 0, count * dims))
+
+
+def _grouped(graph: Graph, query: str, key: str, value: str, heads: Heads) -> str:
+    """Causal scores: two to three times as fast as repeated key heads and MultiHeadAttention, and knows windows."""
+    rows, length = (graph.op("Shape", INPUT, start=axis, end=axis + 1) for axis in (0, 1))
+    last = graph.op("Expand", graph.op("Sub", length, graph.integers(1)), rows)
+    sizes = [graph.op("Cast", size, to=INT32) for size in (last, length)]
+    attributes = {"kv_num_heads": heads.key, **_attributes(heads)}
+    if heads.window is not None:
+        attributes["local_window_size"] = heads.window
+    return graph.op("GroupQueryAttention", query, key, value, "", "", *sizes, domain=FUSED, **attributes)
 
 
 def _rotate(graph: Graph, x: str, rotary: Rotary, count: int) -> str:
@@ -192,4 +246,4 @@ def _repeat(graph: Graph, x: str, heads: Heads) -> str:
 
 def _attributes(heads: Heads) -> dict[str, Any]:
     scale = {} if heads.scale is None else {"scale": heads.scale}
-    return {"num_heads": heads.query, "unidirectional": int(heads.causal), **scale}
+    return {"num_heads": heads.query, **scale}

@@ -7,7 +7,7 @@ mean is a plain mean.
 from collections.abc import Callable
 
 from vecmill.errors import UnsupportedModel
-from vecmill.graph.ops import Graph, linear, plain_activation
+from vecmill.graph.ops import STATES, Compiled, Given, Graph, linear, plain_activation
 from vecmill.model.spec import Dense, ModelSpec, Normalize, Tail
 from vecmill.model.weights import read_weights
 
@@ -56,6 +56,21 @@ POOLING: dict[str, Callable[[Graph, str], str]] = {
     "weightedmean": weightedmean,
     "lasttoken": lasttoken,
 }
+
+
+def head_alone(spec: ModelSpec, given: Given) -> Compiled:
+    """The head as a graph of its own, for states or pooled rows that another graph computes.
+
+    Args:
+        spec: The model.
+        given: `STATES`, or `POOLED` where only the modules after the pooling are left.
+
+    Raises:
+        UnsupportedModel: As `head`.
+    """
+    graph = Graph()
+    result = head(graph, given.name, spec) if given is STATES else tail(graph, given.name, spec.tail)
+    return graph.compile(result, spec.dims, given)
 
 
 def head(graph: Graph, states: str, spec: ModelSpec) -> str:

@@ -4,7 +4,9 @@ Weights go beside the model, not into it: the model stays a few kilobytes and th
 Fused operators are ONNX Runtime's (domain com.microsoft), where they measured faster than their parts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from vecmill.errors import UnsupportedModel
+from vecmill.graph import quantize
 
 OPSET = 18
 IR_VERSION = 9
@@ -20,8 +23,11 @@ FUSED = "com.microsoft"
 INPUT = "ids"
 OUTPUT = "rows"
 
-Array = NDArray[np.float32] | NDArray[np.int64]
+Array = NDArray[np.float32 | np.int8 | np.uint8]
 Attribute = float | list[int]
+
+Norm = tuple[NDArray[np.float32], NDArray[np.float32] | None]
+"""Scale [width] and shift [width] of a LayerNorm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +43,35 @@ class Compiled:
     weights: dict[str, Array]
 
 
+class Given(NamedTuple):
+    """An input: its name, its type of ONNX, and what its axes are."""
+
+    name: str
+    kind: int
+    axes: tuple[str, ...]
+
+
+IDS = Given(INPUT, TensorProto.INT32, ("rows", "length"))
+STATES = Given("states", TensorProto.FLOAT, ("rows", "length", "width"))
+POOLED = Given("pooled", TensorProto.FLOAT, ("rows", "width"))
+"""What a graph can begin with: token ids, states of tokens, or rows that are pooled already."""
+
+
 class Graph:
     """Nodes and weights under construction.
 
-    The input is `ids`, int32 [rows, length]: all rows of a batch are of one length, so no graph holds a mask.
+    The input is `IDS`, where `compile` says no other: all rows of a batch are of one length, so no graph holds a mask.
     The output is `rows`, float32 [rows, dims].
+
+    Args:
+        precision: One of `PRECISIONS`: what the weights of products and tables are kept in.
+        pooled: The one token that the pooling takes, 0 or -1: a family may leave the others out of its last layer.
+            None where it takes more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, precision: str = "float32", pooled: int | None = None) -> None:
+        self.precision = precision
+        self.pooled = pooled
         self._nodes: list[onnx.NodeProto] = []
         self._weights: dict[str, Array] = {}
         self._constants: list[onnx.TensorProto] = []
@@ -52,11 +79,26 @@ class Graph:
     def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Attribute) -> str:
         """Emit a node and return the name of its first output."""
         name = f"{kind}_{len(self._nodes)}"
-        names = [name, *(f"{name}_{i}" for i in range(1, outputs))]
+        names = _outputs(name, outputs)
         self._nodes.append(helper.make_node(kind, inputs, names, name=name, domain=domain, **attributes))  # type: ignore[arg-type]  # the stub knows no attributes
         return name
 
-    def weight(self, array: NDArray[np.float32]) -> str:
+    def repeat(self, x: str, times: int, body: Callable[[str], str]) -> str:
+        """body(... body(x)), at least once, with one set of weights: the first turn's nodes are emitted again."""
+        start = len(self._nodes)
+        last = result = body(x)
+        nodes = self._nodes[start:]
+        for _ in range(times - 1):
+            names = {x: last}
+            for node in nodes:
+                inputs = [names.get(name, name) for name in node.input]
+                attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+                name = self.op(node.op_type, *inputs, domain=node.domain, outputs=len(node.output), **attributes)
+                names |= zip(node.output, _outputs(name, len(node.output)), strict=True)
+            last = names[result]
+        return last
+
+    def weight(self, array: Array) -> str:
         """Add a weight, shared with the session without a copy where it is contiguous."""
         name = f"weight_{len(self._weights)}"
         self._weights[name] = np.ascontiguousarray(array)
@@ -74,18 +116,22 @@ class Graph:
         """A constant float32 without dimensions."""
         return self._constant(TensorProto.FLOAT, [], value)
 
+    def byte(self, value: int) -> str:
+        """A constant uint8 without dimensions."""
+        return self._constant(TensorProto.UINT8, [], value)
+
     def _constant(self, kind: int, shape: list[int], *values: float) -> str:
         name = f"constant_{len(self._constants)}"
         self._constants.append(helper.make_tensor(name, kind, shape, values))
         return name
 
-    def compile(self, result: str, dims: int) -> Compiled:
-        """Finish the graph: `result` becomes the output."""
+    def compile(self, result: str, dims: int, given: Given = IDS) -> Compiled:
+        """Finish the graph: `result` becomes the output, `given` is the input."""
         self._nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
         graph = helper.make_graph(
             self._nodes,
             "vecmill",
-            [helper.make_tensor_value_info(INPUT, TensorProto.INT32, ["rows", "length"])],
+            [helper.make_tensor_value_info(*given)],
             [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["rows", dims])],
             initializer=[*self._constants, *map(_external, self._weights, self._weights.values())],
         )
@@ -94,9 +140,14 @@ class Graph:
         return Compiled(model.SerializeToString(), self._weights)
 
 
+def _outputs(name: str, count: int) -> list[str]:
+    """Names of a node's outputs; the first is its own."""
+    return [name, *(f"{name}_{number}" for number in range(1, count))]
+
+
 def _external(name: str, array: Array) -> onnx.TensorProto:
     """A placeholder that the session fills from memory; the location is never opened."""
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=array.shape)
+    tensor = TensorProto(name=name, data_type=helper.np_dtype_to_tensor_dtype(array.dtype), dims=array.shape)
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="memory")
     return tensor
@@ -104,22 +155,88 @@ def _external(name: str, array: Array) -> onnx.TensorProto:
 
 def linear(graph: Graph, x: str, weight: NDArray[np.float32], bias: NDArray[np.float32] | None = None) -> str:
     """X W^T + b, with the weight as torch stores it: [out, in]."""
-    product = graph.op("MatMul", x, graph.weight(weight.T))
+    product = PRODUCTS[graph.precision](graph, x, weight)
     return product if bias is None else graph.op("Add", product, graph.weight(bias))
+
+
+def embedding(graph: Graph, table: NDArray[np.float32]) -> str:
+    """The rows of a table [vocabulary, width] that the ids name: [rows, length, width]."""
+    if graph.precision == "float32":
+        return graph.op("Gather", graph.weight(table), INPUT)
+    small = quantize.rows(table)
+    values = graph.op("Gather", graph.weight(small.values), INPUT)
+    scales = graph.op("Gather", graph.weight(small.scales[:, None]), INPUT)
+    return graph.op("Mul", graph.op("Cast", values, to=TensorProto.FLOAT), scales)
+
+
+def embed_norm(
+    graph: Graph,
+    words: NDArray[np.float32],
+    positions: NDArray[np.float32],
+    norm: tuple[NDArray[np.float32], NDArray[np.float32]],
+    epsilon: float,
+) -> str:
+    """LayerNorm(word + position) of the ids, tables [vocabulary, width] and [positions, width]."""
+    scale, shift = (graph.weight(array) for array in norm)
+    if graph.precision == "float32":
+        tables = [graph.weight(words), graph.weight(positions), "", scale, shift]
+        return graph.op("EmbedLayerNormalization", INPUT, "", *tables, domain=FUSED, outputs=2, epsilon=epsilon)
+    length = graph.op("Shape", INPUT, start=1, end=2)
+    used = graph.op("Slice", graph.weight(positions), graph.integers(0), length, graph.integers(0))
+    summed = graph.op("Add", embedding(graph, words), used)
+    return graph.op("LayerNormalization", summed, scale, shift, axis=-1, epsilon=epsilon)
+
+
+def _float_product(graph: Graph, x: str, weight: NDArray[np.float32]) -> str:
+    return graph.op("MatMul", x, graph.weight(weight.T))
+
+
+def _int8_product(graph: Graph, x: str, weight: NDArray[np.float32]) -> str:
+    """Each token is scaled so that its largest number becomes 127, rounded, multiplied, and scaled back."""
+    small = quantize.columns(weight, quantize.largest_weight())
+    peak = graph.op("ReduceMax", graph.op("Abs", x), graph.integers(-1), keepdims=1)
+    scale = graph.op("Max", graph.op("Mul", peak, graph.number(1 / quantize.WIDE)), graph.number(TINY))
+    one, zero = graph.number(1.0), graph.byte(quantize.ACTIVATION_ZERO)
+    rounded = graph.op("QuantizeLinear", graph.op("Div", x, scale), one, zero)
+    weights = [graph.weight(small.values), one, graph.weight(small.scales), zero]
+    return graph.op("Mul", graph.op("MatMulIntegerToFloat", rounded, *weights, domain=FUSED), scale)
+
+
+def _int4_product(graph: Graph, x: str, weight: NDArray[np.float32]) -> str:
+    small = quantize.blocks(weight)
+    out, into = weight.shape
+    weights = [graph.weight(small.values), graph.weight(small.scales)]
+    return graph.op(
+        "MatMulNBits", x, *weights, domain=FUSED, K=into, N=out, bits=4, block_size=quantize.BLOCK, accuracy_level=4
+    )
+
+
+PRODUCTS: dict[str, Callable[[Graph, str, NDArray[np.float32]], str]] = {
+    "float32": _float_product,
+    "int8": _int8_product,
+    "int4": _int4_product,
+}
+
+TINY = 1e-30
+"""A token of zeros is divided by this instead of by zero."""
 
 
 def add_norm(
     graph: Graph,
     x: str,
     residual: str,
-    bias: NDArray[np.float32],
-    norm: tuple[NDArray[np.float32], NDArray[np.float32]],
+    bias: NDArray[np.float32] | None,
+    norm: Norm,
     epsilon: float,
 ) -> str:
     """LayerNorm(x + bias + residual), with scale and shift in `norm`."""
-    scale, shift = norm
-    weights = [graph.weight(array) for array in (scale, shift, bias)]
+    weights = ["" if array is None else graph.weight(array) for array in (*norm, bias)]
     return graph.op("SkipLayerNormalization", x, residual, *weights, domain=FUSED, epsilon=epsilon)
+
+
+def rms_norm(graph: Graph, x: str, scale: NDArray[np.float32], epsilon: float) -> str:
+    """RMSNorm over the last axis: x / sqrt(mean(x^2) + epsilon) * scale."""
+    return graph.op("SimplifiedLayerNormalization", x, graph.weight(scale), axis=-1, epsilon=epsilon)
 
 
 def activation(graph: Graph, x: str, bias: NDArray[np.float32], kind: str) -> str:

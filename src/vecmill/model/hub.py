@@ -20,6 +20,8 @@ from vecmill.config import FetchSettings
 from vecmill.errors import LoadError, MissingFile, NetworkUnavailable
 from vecmill.model.disk import demand_room, using
 from vecmill.model.hub_errors import CACHE_VARIABLE, explained
+from vecmill.model.onnxfile import onnx_files, served_onnx
+from vecmill.model.static import MODULE
 
 FORM = "ORG/NAME[@REVISION]"
 _T = TypeVar("_T")
@@ -27,6 +29,8 @@ _REFERENCE = re.compile(r"(?P<id>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>\w[\w
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+# Where sentence-transformers before version 5 puts a static model's table; later ones put it into the root.
+_TABLE = f"0_{MODULE}/{_WEIGHTS}"
 _SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 # The root, and the folders that modules.json numbers: 1_Pooling, 2_Dense, query_0_Transformer.
 _SERVED = re.compile(r"(?:(?:\w+_)?\d+_\w+/)?[^/]+\.(?:json|txt|model|safetensors)")
@@ -75,7 +79,7 @@ def cache_folder() -> Path:
 def cached(wanted: HubId) -> Snapshot | None:
     """The snapshot that can be served without asking anybody, or None."""
     snapshot = _present(wanted)
-    return snapshot if snapshot and _knows_modules(wanted, snapshot) else None
+    return snapshot if snapshot and _is_settled(wanted, snapshot) else None
 
 
 def fetch(wanted: HubId, settings: FetchSettings, say: Callable[[str], None], *, refresh: bool = False) -> Snapshot:
@@ -99,7 +103,7 @@ def _store(model: str) -> Path:
 
 
 def _present(wanted: HubId) -> Snapshot | None:
-    """The cached snapshot if it has a configuration and all weights."""
+    """The cached snapshot if it has a configuration and all weights of one kind."""
     store = _store(wanted.id)
     with using(cache_folder(), CACHE_VARIABLE):
         commit = wanted.revision if _COMMIT.fullmatch(wanted.revision) else _read(store / "refs" / wanted.revision)
@@ -115,9 +119,13 @@ def _read(file: Path) -> str:
 
 
 def _has_weights(folder: Path) -> bool:
-    if not (folder / "config.json").is_file():
-        return False
-    return (folder / _WEIGHTS).is_file() or _has_shards(folder)
+    if MODULE in _read(folder / "modules.json"):
+        return _has_tensors(folder)
+    return (folder / "config.json").is_file() and (_has_tensors(folder) or bool(onnx_files(folder)))
+
+
+def _has_tensors(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in (_WEIGHTS, _TABLE)) or _has_shards(folder)
 
 
 def _has_shards(folder: Path) -> bool:
@@ -128,16 +136,19 @@ def _has_shards(folder: Path) -> bool:
         return False
 
 
-def _knows_modules(wanted: HubId, snapshot: Snapshot) -> bool:
-    """Whether modules.json is there, or known not to exist.
+def _is_settled(wanted: HubId, snapshot: Snapshot) -> bool:
+    """Whether modules.json and safetensors are there, or known not to exist.
 
-    Programs that want no pooling cache the transformer alone. Taken for the whole it would give wrong vectors.
+    Programs that want no pooling cache the transformer alone. Taken for the whole it would give wrong vectors. Others
+    cache the ONNX file alone.
     """
-    return (snapshot.folder / "modules.json").is_file() or _absence(wanted, snapshot.commit).is_file()
+    names = ["modules.json"] if _has_tensors(snapshot.folder) else ["modules.json", _WEIGHTS]
+    places = [(snapshot.folder / name, _absence(wanted, snapshot.commit, name)) for name in names]
+    return all(file.is_file() or absence.is_file() for file, absence in places)
 
 
-def _absence(wanted: HubId, commit: str) -> Path:
-    return _store(wanted.id) / ".no_exist" / commit / "modules.json"
+def _absence(wanted: HubId, commit: str, name: str) -> Path:
+    return _store(wanted.id) / ".no_exist" / commit / name
 
 
 def _download(wanted: HubId, revision: str, settings: FetchSettings, say: Callable[[str], None]) -> Snapshot:
@@ -216,9 +227,13 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 
 def choose(files: Collection[str]) -> list[str]:
-    """The files that serving needs, the root's weights last: what has them has the rest, even if it was cut short."""
+    """The files that serving needs, the root's weights last: what has them has the rest, even if it was cut short.
+
+    The repository's own ONNX file is among them where there are no safetensors of the whole model.
+    """
     served = [file for file in files if _SERVED.fullmatch(file) and _is_no_duplicate(file, files)]
-    return sorted(served, key=lambda file: (file.endswith(".safetensors"), "/" not in file, file))
+    exported = served_onnx(files) if {_WEIGHTS, _INDEX, _TABLE}.isdisjoint(files) else []
+    return sorted(served, key=lambda file: (file.endswith(".safetensors"), "/" not in file, file)) + exported
 
 
 def _is_no_duplicate(file: str, files: Collection[str]) -> bool:
@@ -233,11 +248,13 @@ def _is_no_duplicate(file: str, files: Collection[str]) -> bool:
 
 
 def _demand_served(wanted: HubId, files: Collection[str]) -> None:
-    if "config.json" in files and (_WEIGHTS in files or _INDEX in files):
+    if "config.json" in files and (_WEIGHTS in files or _INDEX in files or served_onnx(files)):
+        return
+    if "modules.json" in files and (_WEIGHTS in files or _TABLE in files):
         return
     kinds = sorted({Path(file).suffix for file in files} & {".bin", ".h5", ".gguf", ".onnx", ".msgpack"})
     has = f"its weights are {', '.join(kinds)}" if kinds else f"it has {', '.join(sorted(files)[:8]) or 'no files'}"
-    raise MissingFile(f"{wanted.id} has no config.json with {_WEIGHTS} in its root on the hub; {has}")
+    raise MissingFile(f"{wanted.id} has no config.json with {_WEIGHTS} or an ONNX file on the hub; {has}")
 
 
 def _download_file(model: str, file: str, commit: str) -> None:
@@ -248,8 +265,8 @@ def _download_file(model: str, file: str, commit: str) -> None:
 
 def _seal(wanted: HubId, listing: Listing) -> None:
     """Let the next start find the snapshot. Only now does the revision's name move to it, so that none is half."""
-    if "modules.json" not in listing.sizes:
-        absence = _absence(wanted, listing.commit)
+    for name in {"modules.json", _WEIGHTS} - set(listing.sizes):
+        absence = _absence(wanted, listing.commit, name)
         absence.parent.mkdir(parents=True, exist_ok=True)
         absence.touch()
     if not _COMMIT.fullmatch(wanted.revision):

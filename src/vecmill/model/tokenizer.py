@@ -4,14 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import models, normalizers, pre_tokenizers
+from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.model.spec import ModelSpec, read_json
+from vecmill.model.static import STATIC
+from vecmill.model.tokenizer_class import apply_class, class_name, token_text
 
 CHARS_PER_TOKEN = 24
 """Much longer texts are first cut to this many characters a token of the limit: 10 MB need no reading to keep 256."""
@@ -19,8 +22,8 @@ CHARS_PER_TOKEN = 24
 BREAKS = (" ", "\n", "\t", "\r", "\u3000")
 """White space at which every tokenizer splits. Others are not: BERT drops a form feed, which joins its neighbours."""
 
-CLASSES = {"bert": "BertTokenizer"}
-"""The tokenizer class that transformers takes for a family whose files name none."""
+WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+"""Classes that are read from vocab.txt where there is no tokenizer.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,19 @@ class Tokenizer:
     """
 
     def __init__(self, spec: ModelSpec) -> None:
-        self.native = _read_tokenizer(spec)
+        self.native, side = _read_tokenizer(spec)
+        self._keeps_end = side == "left"
         self.max_tokens = spec.max_tokens
         self.vocab_size = spec.vocab_size
-        self._head, self._tail = _frame(self.native, spec.transformer)
+        self._head, self._tail = _frame(self.native, spec.transformer) if spec.family != STATIC else ([], [])
+        self._skipped = _unknown(self.native) if spec.skips_unknown else None
         self._room = spec.max_tokens - len(self._head) - len(self._tail)
         if self._room < 1:
             raise CorruptFile(f"{spec.folder}: a limit of {spec.max_tokens} tokens leaves no room for text")
         self._check_vocabulary(spec)
 
     def encode(self, texts: list[str], prompt: str = "") -> list[Tokens]:
-        """Tokens of each text with the prompt before it, cut to the limit on the right."""
+        """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name."""
         prefixed = [prompt + text for text in texts] if prompt else texts
         encodings = self.native.encode_batch_fast([self._shorten(text) for text in prefixed], add_special_tokens=False)
         return [self._fit(encoding.ids) for encoding in encodings]
@@ -70,7 +75,10 @@ class Tokenizer:
         return [self._fit(before + self._bare(ids)) for ids in arrays]
 
     def _fit(self, ids: list[int]) -> Tokens:
-        kept = self._head + ids[: self._room] + self._tail
+        start = max(0, len(ids) - self._room) if self._keeps_end else 0
+        kept = self._head + ids[start : start + self._room] + self._tail
+        if self._skipped is not None:
+            kept = [token for token in kept if token != self._skipped]
         return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room)
 
     def _bare(self, ids: list[int]) -> list[int]:
@@ -79,13 +87,13 @@ class Tokenizer:
         return ids[head : len(ids) - tail] if framed else ids
 
     def _shorten(self, text: str) -> str:
-        """A prefix that surely holds more tokens than the limit, or the whole text.
+        """A prefix that surely holds more tokens than the limit, or the whole text, as also where its end is kept.
 
         The cut falls before white space, where every tokenizer splits, so the tokens before it are those of the whole
         text.
         """
         size = self.max_tokens * CHARS_PER_TOKEN
-        while len(text) > 2 * size:
+        while len(text) > 2 * size and not self._keeps_end:
             cut = max(text.rfind(space, 1, size) for space in BREAKS)
             if cut > 0 and len(self.native.encode(text[:cut], add_special_tokens=False).ids) > self._room:
                 return text[:cut]
@@ -102,6 +110,15 @@ class Tokenizer:
             )
 
 
+def _unknown(native: tokenizers.Tokenizer) -> int | None:
+    """The id of the unknown token, wherever the kind of tokenizer keeps it (`_get_unk_token_id` of model2vec 0.10)."""
+    model = native.model
+    if hasattr(model, "unk_token"):
+        return native.token_to_id(model.unk_token) if model.unk_token else None
+    number = msgspec.json.decode(native.to_str())["model"].get("unk_id")
+    return int(number) if number is not None else None
+
+
 def _frame(native: tokenizers.Tokenizer, folder: Path) -> tuple[list[int], list[int]]:
     """The special tokens that go before and after a text."""
     probe = native.encode("a", add_special_tokens=False).ids
@@ -112,40 +129,40 @@ def _frame(native: tokenizers.Tokenizer, folder: Path) -> tuple[list[int], list[
     raise UnsupportedModel(f"{folder}: the tokenizer changes a text when it adds the special tokens")
 
 
-def _read_tokenizer(spec: ModelSpec) -> tokenizers.Tokenizer:
-    settings = read_json(spec.transformer / "tokenizer_config.json", optional=True)
-    _check(spec, settings)
-    kind = str(settings.get("tokenizer_class") or spec.config.get("tokenizer_class") or CLASSES.get(spec.family))
-    kind = kind.removesuffix("Fast")
+def _read_tokenizer(spec: ModelSpec) -> tuple[tokenizers.Tokenizer, str]:
+    """The tokenizer without frame and limit, and the side on which long texts are cut."""
+    # A static model's tokenizer.json is taken as it is: its libraries read nothing else.
+    settings = _read_settings(spec.transformer) if spec.family != STATIC else {}
+    kind = class_name(spec.family, settings.get("tokenizer_class") or spec.config.get("tokenizer_class"))
     native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer, kind, settings)
+    side = _truncation_side(spec, settings, native)
     native.no_truncation()
     native.no_padding()
-    if kind == "BertTokenizer" and isinstance(native.model, models.WordPiece):
-        native.normalizer = _bert_normalizer(spec.transformer, settings)
-        native.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    try:
+        apply_class(native, kind, settings)
+    except TypeError as error:
+        path = spec.transformer / "tokenizer_config.json"
+        raise CorruptFile(f"{path}: no settings of a {kind} ({error})") from error
     if spec.lowercase:
         own = [native.normalizer] if native.normalizer else []
         native.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-    return native
+    return native, side
 
 
-def _check(spec: ModelSpec, settings: dict[str, Any]) -> None:
-    side = settings.get("truncation_side", "right")
-    if side != "right":
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json, and in files of before 2023 the special tokens of special_tokens_map.json, which win."""
+    settings = read_json(folder / "tokenizer_config.json", optional=True)
+    old = "added_tokens_decoder" not in settings
+    return settings | read_json(folder / "special_tokens_map.json", optional=True) if old else settings
+
+
+def _truncation_side(spec: ModelSpec, settings: dict[str, Any], native: tokenizers.Tokenizer) -> str:
+    """What tokenizer_config.json says, else tokenizer.json, of whose truncation nothing else counts."""
+    side = settings.get("truncation_side") or (native.truncation or {}).get("direction", "right")
+    if side not in {"left", "right"}:
         path = spec.transformer / "tokenizer_config.json"
-        raise UnsupportedModel(f"{path}: truncation_side = {side!r} is not supported; supported: right")
-
-
-def _bert_normalizer(folder: Path, settings: dict[str, Any]) -> normalizers.Normalizer:
-    """What tokenizer_config.json says goes: transformers' BertTokenizer heeds no normaliser of tokenizer.json."""
-    try:
-        return normalizers.BertNormalizer(
-            lowercase=settings.get("do_lower_case", True),
-            strip_accents=settings.get("strip_accents"),
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        )
-    except TypeError as error:
-        raise CorruptFile(f"{folder / 'tokenizer_config.json'}: no settings of a BertTokenizer ({error})") from error
+        raise UnsupportedModel(f"{path}: truncation_side = {side!r} is not supported; supported: left, right")
+    return str(side)
 
 
 def _from_json(folder: Path) -> tokenizers.Tokenizer | None:
@@ -163,17 +180,13 @@ def _from_vocabulary(folder: Path, kind: str, settings: dict[str, Any]) -> token
     path = folder / "vocab.txt"
     if not path.is_file():
         raise MissingFile(f"{folder}: no tokenizer.json and no vocab.txt: complete the folder")
-    if kind != "BertTokenizer":
-        raise UnsupportedModel(f"{path}: a vocabulary of {kind} without tokenizer.json; supported: BertTokenizer")
-    special = {f"{name}_token": _content(settings, name) for name in ("unk", "sep", "cls", "pad", "mask")}
+    if kind not in WORD_PIECE:
+        supported = ", ".join(WORD_PIECE)
+        raise UnsupportedModel(f"{path}: a vocabulary of {kind} without tokenizer.json; supported: {supported}")
+    names = ("unk", "sep", "cls", "pad", "mask")
+    special = {f"{name}_token": token_text(settings, f"{name}_token", f"[{name.upper()}]") for name in names}
     try:
         wordpiece = BertWordPieceTokenizer(vocab=str(path), **special)  # type: ignore[arg-type]  # flags are bool
         return tokenizers.Tokenizer.from_str(wordpiece.to_str())
     except Exception as error:  # the library raises bare Exception
         raise CorruptFile(f"{path}: no WordPiece vocabulary ({error})") from error
-
-
-def _content(settings: dict[str, Any], name: str) -> str:
-    """The text of a special token, which files give plain or as an object."""
-    token = settings.get(f"{name}_token") or f"[{name.upper()}]"
-    return str(token["content"] if isinstance(token, dict) else token)

@@ -20,6 +20,14 @@ from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 STORED: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 """Types that weights may be stored in; tensors of other types (position ids, counters) are no weights."""
 
+NUMBERS: dict[str, np.dtype[Any]] = STORED | {
+    "F64": np.dtype("<f8"),
+    "I8": np.dtype("i1"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+}
+"""Types of tables that are looked up, not multiplied."""
+
 SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8, "F64": 8} | {
     name: dtype.itemsize for name, dtype in STORED.items()
 }
@@ -78,6 +86,20 @@ class Weights(Mapping[str, Tensor]):
             raise CorruptFile(f"{tensor.path}: {name!r} has shape {list(tensor.shape)}, the config wants {list(shape)}")
         return _float32(tensor)
 
+    def stored(self, name: str) -> NDArray[Any]:
+        """The tensor of that name, which is there, in the type and shape that it is stored in; bfloat16 as float32.
+
+        Raises:
+            UnsupportedModel: It is of another type than those of `NUMBERS`.
+        """
+        tensor = self._tensors[name]
+        dtype = NUMBERS.get(tensor.dtype)
+        if dtype is None:
+            raise UnsupportedModel(f"{tensor.path}: {name!r} of type {tensor.dtype}; supported: {', '.join(NUMBERS)}")
+        if tensor.dtype == "BF16":
+            return _float32(tensor)
+        return np.require(tensor.data.view(dtype).reshape(tensor.shape), dtype, ["A", "E"])
+
     def strip(self, prefixes: tuple[str, ...], probe: str) -> "Weights":
         """The same tensors without the prefix under which `probe` is found, so that families use short names."""
         for prefix in prefixes:
@@ -110,6 +132,11 @@ def read_weights(folder: Path) -> Weights:
     for path in _files(folder):
         tensors |= _read_file(path)
     return Weights(tensors, folder)
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds safetensors, whole or in shards."""
+    return (folder / "model.safetensors").is_file() or (folder / "model.safetensors.index.json").is_file()
 
 
 def _files(folder: Path) -> list[Path]:

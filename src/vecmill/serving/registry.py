@@ -3,13 +3,15 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 
-from vecmill.config import Settings
+from vecmill.config import PRECISION_NAMES, Settings
 from vecmill.core import Request
-from vecmill.engine.base import load_engine
+from vecmill.engine.base import choose, load_engine
 from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
 from vecmill.model.spec import read_spec
+from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
@@ -101,9 +103,13 @@ def load(
     started = time.perf_counter()
     checkpoint = resolve(reference, settings, say=say)
     spec = read_spec(checkpoint.folder)
-    engine = load_engine("onnx", spec, threads=settings.threads)
-    name = parse(reference).name
-    model = ServedModel(name, spec, engine, settings, events, revision=checkpoint.revision)
+    precision = PRECISION_NAMES.get(settings.precision, settings.precision)
+    kind = choose(spec) if settings.engine == "auto" else settings.engine
+    engine = load_engine(kind, spec, threads=settings.threads, precision=precision)
+    revision = checkpoint.revision
+    model = ServedModel(
+        parse(reference).name, spec, engine, settings, events, revision=revision, precision=precision, kind=kind
+    )
     warm_up(model)
     log.info("loaded %s from %s in %.2f s", model.name, checkpoint.folder, time.perf_counter() - started)
     return model
@@ -116,10 +122,16 @@ def warm_up(model: ServedModel) -> None:
         UnsupportedModel: It failed or gave no vector.
     """
     try:
-        model.compute(Request(model=model.name, inputs=["warm-up"]))
+        model.compute(Request(model=model.name, inputs=[_known_text(model.tokenizer)]))
     except RequestError as error:
         model.close()
         raise UnsupportedModel(f"{model.spec.folder}: the first embedding failed: {error}") from error
+
+
+def _known_text(tokenizer: Tokenizer, liked: str = "warm-up") -> str:
+    """A text that has a token: some models have no special tokens, and leave out words that they do not know."""
+    of_vocabulary = (tokenizer.native.decode([number]) for number in range(tokenizer.vocab_size))
+    return next((text for text in chain([liked], of_vocabulary) if len(tokenizer.encode([text])[0].ids)), liked)
 
 
 def names(references: list[str]) -> list[str]:

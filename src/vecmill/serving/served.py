@@ -42,14 +42,27 @@ class ServedModel:
         settings: Limits.
         events: Told of every batch.
         revision: Where the files come from, for people.
+        precision: What the weights are kept in, for people.
+        kind: The engine's key in `ENGINES`, for people.
     """
 
     def __init__(
-        self, name: str, spec: ModelSpec, engine: Engine, settings: Settings, events: Events, *, revision: str = "local"
+        self,
+        name: str,
+        spec: ModelSpec,
+        engine: Engine,
+        settings: Settings,
+        events: Events,
+        *,
+        revision: str = "local",
+        precision: str = "float32",
+        kind: str = "onnx",
     ) -> None:
         self.name = name
         self.spec = spec
         self.revision = revision
+        self.precision = precision
+        self.kind = kind
         self.created = int(time.time())
         self.tokenizer = Tokenizer(spec)
         self.runner = Runner(
@@ -100,6 +113,7 @@ class ServedModel:
         self._check(request)
         prompt = self._prompt(request.options)
         tokens, vocabulary = self._tokenize(request, prompt)
+        self._refuse_unknown(tokens)
         if not request.options.truncate:
             self._refuse_long(tokens)
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
@@ -148,6 +162,13 @@ class ServedModel:
         if reading.texts is None:
             return self.tokenizer.encode_ids(arrays, prompt), reading.vocabulary
         return self.tokenizer.encode(reading.texts, prompt), reading.vocabulary
+
+    def _refuse_unknown(self, tokens: list[Tokens]) -> None:
+        """Without special tokens a text of spaces, or of unknown words, has nothing to embed."""
+        for number, one in enumerate(tokens):
+            if not len(one.ids):
+                message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
+                raise InvalidRequest(message, param="input")
 
     def _refuse_long(self, tokens: list[Tokens]) -> None:
         for number, one in enumerate(tokens):

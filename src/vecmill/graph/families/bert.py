@@ -3,21 +3,23 @@
 Reference: transformers, models/bert/modeling_bert.py.
 """
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import UnsupportedModel
-from vecmill.graph.attention import attention, equal_heads
-from vecmill.graph.ops import FUSED, INPUT, Graph, activation, add_norm, linear
+from vecmill.graph.attention import attention, attention_of_one, equal_heads, one_token
+from vecmill.graph.ops import Graph, activation, add_norm, embed_norm, linear
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
+WORDS = "embeddings.word_embeddings.weight"
 PREFIXES = ("", "bert.", "model.", "0.auto_model.")
 
-UNSUPPORTED = {
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
@@ -50,69 +52,131 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
         CorruptFile: A tensor has another shape than the config says.
         msgspec.ValidationError: A key of the config is absent or of another type.
     """
-    _check(spec)
+    check(spec, UNSUPPORTED)
     config = msgspec.convert(spec.config, Config)
-    weights = weights.strip(PREFIXES, "embeddings.word_embeddings.weight")
-    x = embeddings(graph, config, weights)
-    for number in range(config.num_hidden_layers):
-        x = layer(graph, x, config, Layer(weights, f"encoder.layer.{number}.", config.hidden_size))
-    return x
+    weights = weights.strip(PREFIXES, WORDS)
+    return encoder(graph, embeddings(graph, config, weights), config, weights)
+
+
+def check(spec: ModelSpec, settings: dict[str, tuple[Any, ...]]) -> None:
+    """Refuse a config.json that asks for another network than the graph is.
+
+    Args:
+        spec: The model.
+        settings: Setting to the values that the graph gives; None where it may be absent.
+
+    Raises:
+        UnsupportedModel: A setting has another value.
+    """
+    for key, allowed in settings.items():
+        value = spec.config.get(key)
+        if value not in allowed:
+            path = spec.transformer / "config.json"
+            raise UnsupportedModel(f"{path}: {key} = {value!r} is not supported for {spec.family}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a checkpoint calls the parts of a layer, in the order of their use; the defaults are BERT's."""
+
+    query: str = "attention.self.query"
+    key: str = "attention.self.key"
+    value: str = "attention.self.value"
+    mix: str = "attention.output.dense"
+    mix_norm: str = "attention.output.LayerNorm"
+    up: str = "intermediate.dense"
+    down: str = "output.dense"
+    down_norm: str = "output.LayerNorm"
+
+
+BERT = Names()
 
 
 class Layer:
     """The tensors of one encoder layer by their short names."""
 
-    def __init__(self, weights: Weights, prefix: str, width: int) -> None:
+    def __init__(self, weights: Weights, prefix: str, width: int, names: Names = BERT) -> None:
         self._weights = weights
         self._prefix = prefix
         self._width = width
+        self.names = names
 
     def linear(self, name: str, out: int, into: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Weight [out, into] and bias [out]."""
-        at = self._prefix + name
-        return self._weights.array(f"{at}.weight", out, into), self._weights.array(f"{at}.bias", out)
+        return dense(self._weights, self._prefix + name, out, into)
 
     def norm(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Scale and shift of a LayerNorm."""
         return norm(self._weights, self._prefix + name, self._width)
 
 
-def embeddings(graph: Graph, config: Config, weights: Weights) -> str:
-    """LayerNorm(word + position + type), the type being 0 throughout and so folded into the positions."""
-    width = config.hidden_size
-    words = weights.array("embeddings.word_embeddings.weight", config.vocab_size, width)
-    positions = weights.array("embeddings.position_embeddings.weight", config.max_position_embeddings, width)
-    types = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, width)
-    scale, shift = norm(weights, "embeddings.LayerNorm", width)
-    tables = [graph.weight(words), graph.weight(positions + types[0]), "", graph.weight(scale), graph.weight(shift)]
+def embeddings(
+    graph: Graph, config: Config, weights: Weights, *, width: int | None = None, first: int = 0, types: bool = True
+) -> str:
+    """LayerNorm(word + position + type), the type being 0 throughout and so folded into the positions.
+
+    Args:
+        graph: Where to emit.
+        config: The sizes.
+        weights: The tensors without prefix.
+        width: Of the tables, where it is not the hidden size.
+        first: Position of the first token.
+        types: Whether the family has token types.
+    """
+    width = width or config.hidden_size
+    words = weights.array(WORDS, config.vocab_size, width)
+    positions = weights.array("embeddings.position_embeddings.weight", config.max_position_embeddings, width)[first:]
+    if types:
+        kinds = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, width)
+        positions = positions + kinds[0]
+    return embed_norm(graph, words, positions, norm(weights, "embeddings.LayerNorm", width), config.layer_norm_eps)
+
+
+def encoder(
+    graph: Graph,
+    x: str,
+    config: Config,
+    weights: Weights,
+    *,
+    place: str = "encoder.layer",
+    names: Names = BERT,
+    bias: str = "",
+) -> str:
+    """All layers; `bias` is added to the scores of each."""
+    for number in range(config.num_hidden_layers):
+        last = number == config.num_hidden_layers - 1
+        tensors = Layer(weights, f"{place}.{number}.", config.hidden_size, names)
+        x = layer(graph, x, config, tensors, bias=bias, only=graph.pooled if last else None)
+    return x
+
+
+def layer(graph: Graph, x: str, config: Config, tensors: Layer, *, bias: str = "", only: int | None = None) -> str:
+    """Attention, then a feed-forward network, each with its residual and norm; of one token where `only` names it."""
+    width, inner, names = config.hidden_size, config.intermediate_size, tensors.names
     epsilon = config.layer_norm_eps
-    return graph.op("EmbedLayerNormalization", INPUT, "", *tables, domain=FUSED, outputs=2, epsilon=epsilon)
+
+    query, key, value = (tensors.linear(name, width, width) for name in (names.query, names.key, names.value))
+    heads = equal_heads(config.num_attention_heads, width)
+    if only is None:
+        context = attention(graph, x, (query, key, value), heads, bias=bias)
+    else:
+        context = attention_of_one(graph, x, only, (query, key, value), heads, bias=bias)
+        x = one_token(graph, x, only)
+    weight, shift = tensors.linear(names.mix, width, width)
+    x = add_norm(graph, linear(graph, context, weight), x, shift, tensors.norm(names.mix_norm), epsilon)
+
+    weight, shift = tensors.linear(names.up, inner, width)
+    hidden = activation(graph, linear(graph, x, weight), shift, config.hidden_act)
+    weight, shift = tensors.linear(names.down, width, inner)
+    return add_norm(graph, linear(graph, hidden, weight), x, shift, tensors.norm(names.down_norm), epsilon)
 
 
-def layer(graph: Graph, x: str, config: Config, tensors: Layer) -> str:
-    """Attention, then a feed-forward network, each with its residual and norm."""
-    width, inner = config.hidden_size, config.intermediate_size
-    epsilon = config.layer_norm_eps
-
-    query, key, value = (tensors.linear(f"attention.self.{name}", width, width) for name in ("query", "key", "value"))
-    context = attention(graph, x, (query, key, value), equal_heads(config.num_attention_heads, width))
-    weight, bias = tensors.linear("attention.output.dense", width, width)
-    x = add_norm(graph, linear(graph, context, weight), x, bias, tensors.norm("attention.output.LayerNorm"), epsilon)
-
-    weight, bias = tensors.linear("intermediate.dense", inner, width)
-    hidden = activation(graph, linear(graph, x, weight), bias, config.hidden_act)
-    weight, bias = tensors.linear("output.dense", width, inner)
-    return add_norm(graph, linear(graph, hidden, weight), x, bias, tensors.norm("output.LayerNorm"), epsilon)
+def dense(weights: Weights, name: str, out: int, into: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Weight [out, into] and bias [out] of a linear layer."""
+    return weights.array(f"{name}.weight", out, into), weights.array(f"{name}.bias", out)
 
 
 def norm(weights: Weights, name: str, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Scale and shift of a LayerNorm; checkpoints converted from TensorFlow call them gamma and beta."""
     scale, shift = ("gamma", "beta") if f"{name}.gamma" in weights else ("weight", "bias")
     return weights.array(f"{name}.{scale}", width), weights.array(f"{name}.{shift}", width)
-
-
-def _check(spec: ModelSpec) -> None:
-    for key, allowed in UNSUPPORTED.items():
-        value = spec.config.get(key)
-        if value not in allowed:
-            raise UnsupportedModel(f"{spec.transformer / 'config.json'}: {key} = {value!r} is not supported for BERT")

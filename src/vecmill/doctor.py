@@ -1,0 +1,176 @@
+"""What a checkpoint is, with the file that each fact comes from, and whether its numbers can be trusted."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vecmill.config import FetchSettings
+from vecmill.engine.base import Batch, Engine, choose, load_engine
+from vecmill.model.onnxfile import choose_onnx, onnx_files, size_bytes
+from vecmill.model.source import Checkpoint, resolve
+from vecmill.model.spec import TRANSFORMER_CONFIGS, Dense, ModelSpec, read_json, read_spec
+from vecmill.model.static import MAX_TOKENS, STATIC
+from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.weights import read_weights
+
+Ids = NDArray[np.int32]
+
+TOLERANCE = 1e-5
+"""Most that a number of a vector may move with its batch mates."""
+
+WORDS = "time is a river that carries everything away and brings it back".split()  # noqa: SIM905 (a sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is known of a checkpoint, and from where."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried."""
+
+    claim: str
+    passed: bool
+    detail: str
+
+
+def examine(
+    model: str, settings: FetchSettings, *, precision: str = "float32", threads: int = 0
+) -> tuple[list[Fact], list[Check]]:
+    """Read a checkpoint, load it and try it.
+
+    Args:
+        model: As `vecmill serve` takes it.
+        settings: Where it comes from.
+        precision: What its weights are kept in.
+        threads: Threads to compute with; 0 means as many as this process may use.
+
+    Raises:
+        LoadError: It cannot be read or loaded; the message says why.
+    """
+    checkpoint = resolve(model, settings)
+    spec = read_spec(checkpoint.folder)
+    tokenizer = Tokenizer(spec)
+    kind = choose(spec)
+    engine = load_engine(kind, spec, threads=threads, precision=precision)
+    checks = [check(engine, tokenizer) for check in CHECKS]
+    engine.close()
+    return facts(checkpoint, spec, kind, precision), checks
+
+
+def facts(checkpoint: Checkpoint, spec: ModelSpec, kind: str, precision: str) -> list[Fact]:
+    """What the files say, and which engine of `ENGINES` that makes it."""
+    chain = (
+        "modules.json"
+        if (spec.folder / "modules.json").is_file()
+        else "no modules.json: sentence-transformers' default"
+    )
+    tokenizer = "tokenizer.json" if (spec.transformer / "tokenizer.json").is_file() else "vocab.txt"
+    static = spec.family == STATIC
+    prompts = ", ".join(f"{name}={text!r}" for name, text in spec.prompts.items()) or "none"
+    after = [
+        f"Dense {m.in_features}x{m.out_features} {m.activation}" if isinstance(m, Dense) else "Normalize"
+        for m in spec.tail
+    ]
+    return [
+        Fact("folder", str(checkpoint.folder), checkpoint.revision),
+        Fact("architecture", spec.family, "its modules, or model2vec" if static else "config.json: model_type"),
+        Fact("engine", kind, "architecture, and which weights there are"),
+        _exported_file(spec.transformer, precision) if kind == "exported" else _weights(spec.transformer),
+        Fact("vocabulary", str(spec.vocab_size), f"{'the table' if static else 'config.json'}; tokens by {tokenizer}"),
+        Fact("most tokens", str(spec.max_tokens), limit_source(spec)),
+        Fact("pooling", "+".join(spec.pooling), chain),
+        Fact("after pooling", ", ".join(after) or "nothing", chain),
+        Fact("dimensions", str(spec.dims), "pooling and Dense"),
+        Fact("prompts", prompts, "config_sentence_transformers.json"),
+        Fact("default prompt", spec.default_prompt or "none", "config_sentence_transformers.json"),
+    ]
+
+
+def limit_source(spec: ModelSpec) -> str:
+    """The file and key that decided the limit: the least of those that are stated."""
+    if spec.family == STATIC:
+        stated_in = "config.json: max_length" if spec.skips_unknown else "tokenizer.json: truncation"
+        return stated_in if spec.max_tokens < MAX_TOKENS else "vecmill's own for static models"
+    folder = spec.transformer
+    settings = {name: read_json(folder / name, optional=True).get("max_seq_length") for name in TRANSFORMER_CONFIGS}
+    stated = {f"{name}: max_seq_length": value for name, value in settings.items() if value}
+    if not stated:
+        length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+        stated = {"tokenizer_config.json: model_max_length": length}
+    return next((key for key, value in stated.items() if value == spec.max_tokens), "config.json: positions")
+
+
+def _weights(folder: Path) -> Fact:
+    weights = read_weights(folder)
+    stored = Counter(tensor.dtype for tensor in weights.values())
+    files = sorted({tensor.path.name for tensor in weights.values()})
+    return Fact("weights", ", ".join(f"{count} {dtype}" for dtype, count in stored.most_common()), ", ".join(files))
+
+
+def _exported_file(folder: Path, precision: str) -> Fact:
+    file = choose_onnx(onnx_files(folder), precision) or ""
+    return Fact("weights", f"{size_bytes(folder, file) / 1e6:.1f} MB", file)
+
+
+def report(found: Sequence[Fact], tried: Sequence[Check]) -> str:
+    """Facts and checks as lines of text."""
+    lines = [f"{fact.name:>14}  {fact.value}  ({fact.source})" for fact in found]
+    lines += ["", *(f"{'ok' if check.passed else 'FAILED':>14}  {check.claim}  ({check.detail})" for check in tried)]
+    return "\n".join(lines)
+
+
+def _vectors(engine: Engine, tokenizer: Tokenizer) -> Check:
+    """One token, a few, and as many as the model takes."""
+    rows = engine.run(Batch.pack(_texts(tokenizer, [1, len(WORDS), 4 * tokenizer.max_tokens])))
+    good = bool(np.isfinite(rows).all() and np.any(rows, axis=1).all())
+    return Check(
+        "vectors are finite and not zero, from one word to the longest input", good, f"{rows.shape[1]} numbers"
+    )
+
+
+def _in_a_batch(engine: Engine, tokenizer: Tokenizer) -> Check:
+    """The same text alone and among others of its length."""
+    (text,) = _texts(tokenizer, [len(WORDS)])
+    others = [np.roll(text, number) for number in (1, 2, 3)]
+    return _same("a text has one vector, alone and in a batch", engine, text, others)
+
+
+def _beside_longer(engine: Engine, tokenizer: Tokenizer) -> Check:
+    """The same text alone and beside the longest input."""
+    text, longest = _texts(tokenizer, [3, 4 * tokenizer.max_tokens])
+    return _same("a text has one vector, alone and beside longer ones", engine, text, [longest])
+
+
+def _apart(engine: Engine, tokenizer: Tokenizer) -> Check:
+    """Other texts have other vectors."""
+    short, long = engine.run(Batch.pack(_texts(tokenizer, [2, len(WORDS)])))
+    cosine = float(short @ long / (np.linalg.norm(short) * np.linalg.norm(long)))
+    return Check("other texts have other vectors", cosine < 1 - TOLERANCE, f"cosine {cosine:.4f}")
+
+
+CHECKS: tuple[Callable[[Engine, Tokenizer], Check], ...] = (_vectors, _in_a_batch, _beside_longer, _apart)
+
+
+def _texts(tokenizer: Tokenizer, words: Sequence[int]) -> list[Ids]:
+    """Texts of so many words, cut to the limit."""
+    texts = [" ".join(WORDS[number % len(WORDS)] for number in range(count)) for count in words]
+    return [tokens.ids for tokens in tokenizer.encode(texts)]
+
+
+def _same(claim: str, engine: Engine, text: Ids, mates: Sequence[Ids]) -> Check:
+    alone = engine.run(Batch.pack([text]))[0]
+    beside = engine.run(Batch.pack([*mates, text]))[-1]
+    if alone.tobytes() == beside.tobytes():
+        return Check(claim, passed=True, detail="the same bytes")
+    moved = float(np.abs(alone - beside).max())
+    return Check(claim, moved <= TOLERANCE, f"differs by {moved:.1e}")
