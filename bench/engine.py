@@ -23,7 +23,7 @@ from workload import passages
 
 from vecmill.config import DEFAULT_MODEL
 from vecmill.engine.base import Batch, load_engine, usable_cpus
-from vecmill.engine.onnx import OnnxEngine
+from vecmill.engine.onnx import SPIN_US, OnnxEngine
 from vecmill.graph.quantize import PRECISIONS
 from vecmill.model.source import resolve
 from vecmill.model.spec import ModelSpec, read_spec
@@ -47,6 +47,8 @@ class Fused:
             export(spec, path)
             options = ort.SessionOptions()
             options.intra_op_num_threads = threads
+            # In turns, threads that still spin from one engine's run would slow the next one's.
+            options.add_session_config_entry("session.intra_op.spin_duration_us", str(SPIN_US))
             self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self._types = {i.name: np.int32 if "int32" in i.type else np.int64 for i in self._session.get_inputs()}
 

@@ -69,11 +69,7 @@ def examine(
 
 def facts(checkpoint: Checkpoint, spec: ModelSpec, kind: str, precision: str) -> list[Fact]:
     """What the files say, and which engine of `ENGINES` that makes it."""
-    chain = (
-        "modules.json"
-        if (spec.folder / "modules.json").is_file()
-        else "no modules.json: sentence-transformers' default"
-    )
+    chain = _chain_source(spec)
     tokenizer = "tokenizer.json" if (spec.transformer / "tokenizer.json").is_file() else "vocab.txt"
     static = spec.family == STATIC
     prompts = ", ".join(f"{name}={text!r}" for name, text in spec.prompts.items()) or "none"
@@ -94,6 +90,12 @@ def facts(checkpoint: Checkpoint, spec: ModelSpec, kind: str, precision: str) ->
         Fact("prompts", prompts, "config_sentence_transformers.json"),
         Fact("default prompt", spec.default_prompt or "none", "config_sentence_transformers.json"),
     ]
+
+
+def _chain_source(spec: ModelSpec) -> str:
+    if (spec.folder / "modules.json").is_file():
+        return "modules.json"
+    return "config.json of model2vec" if spec.family == STATIC else "no modules.json: sentence-transformers' default"
 
 
 def limit_source(spec: ModelSpec) -> str:

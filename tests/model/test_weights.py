@@ -89,6 +89,24 @@ def test_another_type(tmp_path: Path, dtype: type[Any]) -> None:
     assert_refused(lambda: weights.array("x", 4), UnsupportedModel, "supported: F32, F16, BF16")
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8", "int32", "int64"])
+def test_as_stored(tmp_path: Path, dtype: str) -> None:
+    """A table is given in the type that the file has, from wherever in the file it lies."""
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    save_file({"a": np.ones(1, dtype=np.int8), "x": array}, tmp_path / "model.safetensors")
+    stored = read_weights(tmp_path).stored("x")
+    assert (stored.dtype, stored.flags.aligned) == (array.dtype, True)
+    assert np.array_equal(stored, array)
+
+
+def test_bfloat16_as_stored(tmp_path: Path) -> None:
+    """Where numpy has no type, as for bfloat16, a table is given in float32."""
+    header = {"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}
+    write(tmp_path, safetensors(header, np.array([0x3F80, 0xC000], dtype="<u2").tobytes()))
+    stored = read_weights(tmp_path).stored("x")
+    assert (stored.dtype, stored.tolist()) == (np.dtype(np.float32), [1.0, -2.0])
+
+
 def test_a_tensor_that_is_missing(tmp_path: Path) -> None:
     """A tensor that is not there is named."""
     weights = read_weights(write(tmp_path, safetensors(HEADER)))
