@@ -7,6 +7,7 @@ import pytest
 from checkpoints import CONFIG, bert_tensors, write_bert, write_modules
 from conftest import Serve
 from vecmill.config import Settings
+from vecmill.core import Request
 from vecmill.errors import BadSettings, ModelLoading, UnknownModel, UnsupportedModel
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry, load
@@ -59,3 +60,11 @@ def test_a_model_without_a_vector_never_gets_ready(tmp_path: Path) -> None:
     folder = write_modules(write_bert(tmp_path / "nan", tensors=tensors))
     with pytest.raises(UnsupportedModel, match="the first embedding failed: .*NaN"):
         load(str(folder), Settings(), Events())
+
+
+def test_a_long_limit_is_bounded(tiny_folder: Path) -> None:
+    """Inputs are cut to the server's bound where the model would take more, so that no text takes all memory."""
+    model = load(str(tiny_folder), Settings(max_input_tokens=12), Events())
+    result = model.compute(Request(model=None, inputs=["the cat sat on the mat " * 9]))
+    assert (model.spec.max_tokens, result.tokens, result.truncated) == (12, [12], 1)
+    model.close()

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 
 from vecmill.config import PRECISION_NAMES, Settings
@@ -105,6 +106,8 @@ def load(
     spec = read_spec(checkpoint.folder)
     precision = PRECISION_NAMES.get(settings.precision, settings.precision)
     kind = choose(spec) if settings.engine == "auto" else settings.engine
+    if kind != "static":  # a table has no attention
+        spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
     engine = load_engine(kind, spec, threads=settings.threads, precision=precision)
     revision = checkpoint.revision
     model = ServedModel(
