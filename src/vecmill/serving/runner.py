@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -31,7 +32,7 @@ class Job(Owner):
         future: Ends with `rows`, or with a RequestError. Cancelling it drops what is still queued.
     """
 
-    __slots__ = ("future", "missing", "rows")
+    __slots__ = ("__weakref__", "future", "missing", "rows")
 
     def __init__(self, inputs: int, dims: int) -> None:
         super().__init__()
@@ -108,7 +109,8 @@ class Runner:
             self._admit(sum(map(len, rows)))
             self._queue.add(job, rows)
             self._wake.notify()
-        job.future.add_done_callback(lambda _: self._forget(job))
+        weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
+        job.future.add_done_callback(lambda _: self._forget(weakly()))
         return job
 
     def close(self) -> None:
@@ -118,9 +120,9 @@ class Runner:
             self._wake.notify()
         self._thread.join()
 
-    def _forget(self, job: Job) -> None:
-        """A job has ended, whichever way: what is left of it in the queue is for nobody."""
-        if job.queued:
+    def _forget(self, job: Job | None) -> None:
+        """A job has ended, whichever way: what is left of it in the queue, which keeps it, is for nobody."""
+        if job is not None and job.queued:
             with self._wake:
                 self._queue.drop(job)
 
