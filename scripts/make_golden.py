@@ -1,10 +1,10 @@
 """Encodes the texts of `tests/golden/texts.json` with sentence-transformers: what `tests/golden` compares with.
 
-    python scripts/make_golden.py FOLDER [tests/golden/all-MiniLM-L6-v2.json]
+    python scripts/make_golden.py [FOLDER [tests/golden/all-MiniLM-L6-v2.json]]
 
-FOLDER holds the checkpoint; the environment is that of `make test-reference`. Each text is encoded alone, in float32 on
-the CPU. The result holds the versions that made it, the sha256 of the weights, the limit in tokens, and for
-each text its vector: base64 of little-endian float32.
+FOLDER holds the checkpoint, the demo model's unless given; the environment is that of `make test-reference`. Each text
+is encoded alone, in float32 on the CPU. The result holds the versions that made it, the sha256 of the weights, the
+limit in tokens, and for each text its vector: base64 of little-endian float32.
 """
 
 import base64
@@ -13,6 +13,9 @@ import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
+
+from vecmill.config import DEFAULT_MODEL
+from vecmill.model.source import resolve
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 LIBRARIES = ("sentence-transformers", "transformers", "tokenizers", "torch")
@@ -34,9 +37,10 @@ def make(folder: Path) -> dict[str, object]:
     }
 
 
-def main(folder: str, target: str = str(GOLDEN / "all-MiniLM-L6-v2.json")) -> None:
+def main(folder: str = "", target: str = str(GOLDEN / "all-MiniLM-L6-v2.json")) -> None:
     """Write the result."""
-    Path(target).write_text(json.dumps(make(Path(folder)), indent=1) + "\n")
+    place = Path(folder) if folder else resolve(DEFAULT_MODEL).folder
+    Path(target).write_text(json.dumps(make(place), indent=1) + "\n")
 
 
 if __name__ == "__main__":
