@@ -1,12 +1,44 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Input = str | list[int]
-"""One thing to embed: a text, or token ids."""
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two texts that the model reads together: a query and a document, a premise and a hypothesis."""
+
+    first: str
+    second: str
+
+
+Input = str | list[int] | Pair
+"""One thing to read: a text, token ids, or two texts together."""
+
+Output = Literal["dense", "sparse", "multi", "scores"]
+"""What can be asked of a model: a vector, weights of vocabulary entries, vectors of all tokens, scores of labels."""
+
+DENSE: tuple[Output, ...] = ("dense",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse:
+    """A vector that is almost everywhere zero.
+
+    Attributes:
+        indices: Vocabulary entries, int32 [entries], ascending.
+        values: Their weights, float32 [entries], none of them zero.
+    """
+
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+Value = NDArray[np.float32] | Sparse
+"""An output for one input: [dims] of dense, [tokens, dims] of multi, [labels] of scores, or sparse."""
 
 TOKEN_VOCABULARIES = ("auto", "native", "cl100k_base", "reject")
 """How token ids are read: by evidence, as the model's own, as OpenAI's cl100k, or not at all."""
@@ -22,6 +54,8 @@ class Options:
         dimensions: Keep that many leading numbers and normalise again; None keeps all.
         token_vocabulary: One of `TOKEN_VOCABULARIES`; None is the server's setting.
         likely_tiktoken: The client is of a kind that tokenises with tiktoken; breaks a tie, nothing more.
+        raw_scores: Scores as the network gives them; False makes them probabilities.
+        instruction: What a reranker is told to look for, where it is a language model; None is its own default.
     """
 
     prompt_name: str | None = None
@@ -29,6 +63,8 @@ class Options:
     dimensions: int | None = None
     token_vocabulary: str | None = None
     likely_tiktoken: bool = False
+    raw_scores: bool = False
+    instruction: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +73,16 @@ class Request:
 
     Attributes:
         model: The served name asked for; None where the caller named none.
-        inputs: What to embed, in the caller's order.
+        inputs: What to read, in the caller's order.
+        outputs: What is wanted of each.
+        ranks: The scores are to rank the inputs, so there must be one for each.
         options: What changes the numbers.
     """
 
     model: str | None
     inputs: list[Input]
+    outputs: tuple[Output, ...] = DENSE
+    ranks: bool = False
     options: Options = Options()
 
 
@@ -55,13 +95,22 @@ class Timings:
     total_s: float = 0.0
 
 
+def nothing() -> NDArray[np.float32]:
+    """No rows, float32 [0, 0]."""
+    return np.empty((0, 0), dtype=np.float32)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The answer to a `Request`.
+    """The answer to a `Request`, each output in the order of the inputs and empty where it was not asked for.
 
     Attributes:
         model: The served name that answered.
-        rows: float32 [inputs, dims], in the caller's order.
+        rows: The vectors, float32 [inputs, dims].
+        sparse: A sparse vector for each input.
+        multi: Vectors of tokens for each input, float32 [its tokens, dims].
+        scores: float32 [inputs, labels]; a reranker has one label.
+        labels: What the columns of `scores` are called.
         tokens: Tokens that went through the model, for each input.
         truncated: How many inputs were cut to the model's limit.
         token_vocabulary: How token ids were read ("native" or "cl100k_base"); None where all inputs were texts.
@@ -69,7 +118,11 @@ class Result:
     """
 
     model: str
-    rows: NDArray[np.float32]
+    rows: NDArray[np.float32] = field(default_factory=nothing)
+    sparse: list[Sparse] = field(default_factory=list)
+    multi: list[NDArray[np.float32]] = field(default_factory=list)
+    scores: NDArray[np.float32] = field(default_factory=nothing)
+    labels: tuple[str, ...] = ()
     tokens: list[int]
     truncated: int = 0
     token_vocabulary: str | None = None

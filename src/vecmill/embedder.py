@@ -1,6 +1,6 @@
 """The same engine in-process: `Embedder("...").embed([...])`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import DEFAULT_MODEL, Precision, Settings
-from vecmill.core import Input, Options, Request
+from vecmill.core import DENSE, Input, Options, Output, Pair, Request, Result, Sparse
 from vecmill.serving.events import Events
 from vecmill.serving.registry import load
 
@@ -73,9 +73,65 @@ class Embedder:
             rows = self.embed([texts], prompt_name=prompt_name, dimensions=dimensions, truncate=truncate)
             return rows.reshape(-1)
         options = Options(prompt_name=prompt_name, dimensions=dimensions, truncate=truncate)
-        size = self._settings.max_inputs
-        parts = [list(texts[start : start + size]) for start in range(0, len(texts), size)] or [[]]
-        return np.concatenate([self._rows(part, options) for part in parts])
+        return np.concatenate([part.rows for part in self._answers(texts, DENSE, options)])
+
+    def sparse(self, texts: Sequence[str], *, truncate: bool = True) -> list[Sparse]:
+        """Sparse vectors of texts, in order, of a model that gives them (SPLADE).
+
+        Raises:
+            WrongTask: The model gives none.
+            InvalidRequest: An input is wrong.
+        """
+        options = Options(truncate=truncate)
+        return [one for part in self._answers(texts, ("sparse",), options) for one in part.sparse]
+
+    def token_vectors(self, texts: Sequence[str], *, prompt_name: str | None = None) -> list[NDArray[np.float32]]:
+        """Vectors of the tokens of each text, special tokens included, float32 [tokens, dims] each.
+
+        Raises:
+            WrongTask: The model gives none.
+            InvalidRequest: An input or an option is wrong.
+        """
+        options = Options(prompt_name=prompt_name)
+        return [one for part in self._answers(texts, ("multi",), options) for one in part.multi]
+
+    def classify(self, texts: Sequence[str | Pair], *, raw_scores: bool = False) -> NDArray[np.float32]:
+        """Scores of the model's labels, float32 [texts, labels].
+
+        Args:
+            texts: What to judge: texts, or pairs of texts.
+            raw_scores: Scores as the network gives them; False makes them probabilities.
+
+        Raises:
+            WrongTask: The model has no labels.
+            InvalidRequest: An input is wrong.
+        """
+        parts = self._answers(texts, ("scores",), Options(raw_scores=raw_scores))
+        return np.concatenate([part.scores for part in parts])
+
+    def rerank(
+        self, query: str, documents: Sequence[str], *, raw_scores: bool = False, instruction: str | None = None
+    ) -> NDArray[np.float32]:
+        """How well each document answers the query, float32 [documents], in their order.
+
+        Args:
+            query: What is looked for.
+            documents: What may answer it. A document is cut where both exceed the model's limit.
+            raw_scores: Scores as the network gives them; False makes them probabilities.
+            instruction: For a language model, what to look for; None is its own default.
+
+        Raises:
+            WrongTask: The model is no reranker.
+            InvalidRequest: An input is wrong.
+        """
+        options = Options(raw_scores=raw_scores, instruction=instruction)
+        pairs = [Pair(query, document) for document in documents]
+        return np.concatenate([part.scores[:, 0] for part in self._answers(pairs, ("scores",), options, ranks=True)])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the columns of `classify` are called."""
+        return self._model.spec.scores.labels if self._model.spec.scores else ()
 
     def close(self) -> None:
         """Stop the threads and give the memory back."""
@@ -89,5 +145,11 @@ class Embedder:
     ) -> None:
         self.close()
 
-    def _rows(self, inputs: list[Input], options: Options) -> NDArray[np.float32]:
-        return self._model.compute(Request(model=None, inputs=inputs, options=options)).rows
+    def _answers(
+        self, inputs: Sequence[Input], outputs: tuple[Output, ...], options: Options, *, ranks: bool = False
+    ) -> Iterator[Result]:
+        """Answers in order, so many inputs at a time as a request may hold."""
+        size = self._settings.max_inputs
+        for start in range(0, max(1, len(inputs)), size):
+            part = list(inputs[start : start + size])
+            yield self._model.compute(Request(model=None, inputs=part, outputs=outputs, ranks=ranks, options=options))

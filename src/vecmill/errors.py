@@ -26,6 +26,8 @@ VecmillError
     └── EngineFailed              our fault: the engine raised, or its numbers are no vector
 """
 
+from collections.abc import Sequence
+
 
 class VecmillError(Exception):
     """Anything that vecmill raises on purpose. `str(error)` is one line for the person who reads it."""
@@ -95,6 +97,13 @@ class InvalidRequest(RequestError):
 
 class InputTooLong(InvalidRequest):
     """An input has more tokens than the model takes and the caller refused truncation."""
+
+
+class WrongTask(InvalidRequest):
+    """The model is served, but is not of the kind that could answer."""
+
+    def __init__(self, model: str, wanted: str, given: Sequence[str]) -> None:
+        super().__init__(f"model {model!r} gives {' and '.join(given)}, not {wanted}", param="model", code="wrong_task")
 
 
 class UnknownModel(RequestError):

@@ -56,7 +56,7 @@ def test_width(tmp_path: Path, changes: dict[str, Any], wanted: int) -> None:
 def test_close_gives_the_session_back(tiny_spec: ModelSpec) -> None:
     """Closing frees the session, and with it the memory of the weights."""
     engine = OnnxEngine(tiny_spec, threads=1)
-    session = weakref.ref(engine._session)
+    session = weakref.ref(engine._sessions[("dense",)])
     engine.close()
     assert session() is None
 

@@ -66,7 +66,7 @@ def test_embeddings_are_not_copied(tiny_folder: Path) -> None:
 def test_is_valid_onnx(tiny_folder: Path) -> None:
     """The model passes the ONNX checker but for the operators that are ONNX Runtime's own."""
     model = onnx.load_model_from_string(build(read_spec(tiny_folder)).model)
-    assert [item.name for item in (*model.graph.input, *model.graph.output)] == ["ids", "rows"]
+    assert [item.name for item in (*model.graph.input, *model.graph.output)] == ["ids", "dense"]
     assert {item.domain for item in model.opset_import} == {"", "com.microsoft"}
     assert len({node.name for node in model.graph.node if node.name}) == len(model.graph.node) - 1
 
@@ -141,10 +141,15 @@ def test_weights_of_another_type(tmp_path: Path) -> None:
 
 
 def test_prompts_left_out_of_the_pooling(tmp_path: Path) -> None:
-    """include_prompt false, where a prompt has content, is refused: the numbers would be others."""
+    """include_prompt false pools the tokens from the mark on: those before it count only as company."""
     pooling = {"pooling_mode": "mean", "include_prompt": False}
     write_modules(write_bert(tmp_path), pooling=pooling, prompts={"prompts": {"query": "query : "}})
-    assert_refused(tmp_path, UnsupportedModel, "pooling without the prompt's tokens (include_prompt)")
+    engine = load_engine("onnx", read_spec(tmp_path), threads=1)
+    states = engine.compute(Batch.pack([IDS, IDS], [0, 0]), ["multi"])[0]
+    rows = engine.compute(Batch.pack([IDS, IDS], [0, 3]), ["dense"])[0]
+    for row, every, mark in zip(rows, states, [0, 3], strict=True):
+        mean = np.asarray(every)[mark:].mean(axis=0)
+        assert row == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
 
 
 def config_without(folder: Path, key: str) -> Path:

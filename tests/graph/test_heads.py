@@ -14,7 +14,7 @@ from checkpoints import write_dense
 from vecmill.engine.onnx import open_session
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.heads import POOLING, tail
-from vecmill.graph.ops import INPUT, OUTPUT, Graph
+from vecmill.graph.ops import INPUT, Graph
 from vecmill.model.spec import POOLINGS, Dense, Normalize, Tail
 
 WIDTH = 6
@@ -121,6 +121,6 @@ def run(ids: NDArray[np.int32], head: Callable[[Graph, str], str], dims: int = W
     """What a graph gives whose states of a token are a row of `TABLE`: float32 [texts, dims]."""
     graph = Graph()
     states = graph.op("Gather", graph.weight(TABLE), INPUT)
-    session = open_session(graph.compile(head(graph, states), dims), 1, Path())
-    rows: Array = session.run([OUTPUT], {INPUT: ids})[0]
+    session = open_session(graph.compile({"rows": (head(graph, states), ("rows", dims))}), 1, Path())
+    rows: Array = session.run(["rows"], {INPUT: ids})[0]
     return rows

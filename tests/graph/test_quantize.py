@@ -20,7 +20,7 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 def run(graph: Graph, result: str, ids: NDArray[np.int32]) -> Array:
     """What a graph gives for these ids, summed over nothing."""
-    compiled = graph.compile(result, 0)
+    compiled = graph.compile({"rows": (result, ("rows", "numbers"))})
     options = ort.SessionOptions()
     options.log_severity_level = 4
     values = [ort.OrtValue.ortvalue_from_numpy(array) for array in compiled.weights.values()]

@@ -37,7 +37,6 @@ def test_a_bare_transformer(bert: Path) -> None:
         max_tokens=40,
         lowercase=False,
         pooling=("mean",),
-        include_prompt=True,
         tail=(),
         dims=16,
         prompts={},
@@ -100,8 +99,11 @@ def test_several_or_no_modes(bert: Path, pooling: dict[str, Any], wanted: tuple[
 
 
 def test_include_prompt(bert: Path) -> None:
-    """include_prompt says whether the prompt's tokens are pooled."""
-    assert not read_spec(write_modules(bert, pooling={"pooling_mode": "mean", "include_prompt": False})).include_prompt
+    """include_prompt false marks where the prompt ends, if there is one that has content."""
+    write_modules(bert, pooling={"pooling_mode": "mean", "include_prompt": False})
+    assert read_spec(bert).mark is None
+    write_json(bert / "config_sentence_transformers.json", {"prompts": {"query": "query: "}})
+    assert read_spec(bert).mark == "prompt"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_include_prompt(bert: Path) -> None:
     [
         ({"activation_function": "torch.nn.modules.linear.Identity"}, "Identity"),
         ({"activation_function": "torch.nn.modules.activation.GELU"}, "GELU"),
-        ({"module_input_name": "sentence_embedding", "module_output_name": None, "use_residual": False}, "Tanh"),
+        ({"module_input_name": "sentence_embedding", "module_output_name": None}, "Tanh"),
     ],
 )
 def test_dense(bert: Path, settings: dict[str, Any], wanted: str) -> None:
@@ -209,7 +211,6 @@ def test_a_config_that_lies(bert: Path, key: str, value: object) -> None:
         ("1_Pooling", {"pooling_mode": ["cls", "x", 3]}, UnsupportedModel, "pooling x, 3; supported: cls"),
         ("2_Dense", {"in_features": 8}, CorruptFile, "takes 8 numbers, gets 16"),
         ("2_Dense", {"out_features": 0}, MissingFile, "out_features is 0, a positive number is needed"),
-        ("2_Dense", {"use_residual": True}, UnsupportedModel, "use_residual = True is not supported"),
         ("2_Dense", {"module_input_name": "token_embeddings"}, UnsupportedModel, "module_input_name = 'token_emb"),
         ("2_Dense", {"module_output_name": "other"}, UnsupportedModel, "module_output_name = 'other'"),
         ("2_Dense", {"activation_function": "mine.Tanh"}, UnsupportedModel, "activation_function 'mine.Tanh' is code"),

@@ -58,7 +58,7 @@ def test_a_model_without_a_vector_never_gets_ready(tmp_path: Path) -> None:
     tensors = bert_tensors(CONFIG)
     tensors["encoder.layer.1.output.dense.weight"][:] = float("nan")
     folder = write_modules(write_bert(tmp_path / "nan", tensors=tensors))
-    with pytest.raises(UnsupportedModel, match="the first embedding failed: .*NaN"):
+    with pytest.raises(UnsupportedModel, match="the first request failed: .*NaN"):
         load(str(folder), Settings(), Events())
 
 

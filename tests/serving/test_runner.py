@@ -23,7 +23,7 @@ WAIT_S = 10.0
 @pytest.fixture
 def runner(fake: FakeEngine, events: Events) -> Iterator[Runner]:
     """A runner on the fake engine, with room for 1,000 tokens."""
-    one = Runner("fake", fake, dims=DIMS, batch_tokens=64, max_queue_tokens=1000, events=events)
+    one = Runner("fake", fake, widths={"dense": DIMS}, batch_tokens=64, max_queue_tokens=1000, events=events)
     yield one
     fake.gate.set()
     one.close()
@@ -32,6 +32,12 @@ def runner(fake: FakeEngine, events: Events) -> Iterator[Runner]:
 def ids(*values: int) -> NDArray[np.int32]:
     """Token ids of one input."""
     return np.array(values, dtype=np.int32)
+
+
+def dense(job: Job) -> NDArray[np.float32]:
+    """The rows of a job, once it is done."""
+    (rows,) = job.future.result(WAIT_S)
+    return np.asarray(rows)
 
 
 def held(runner: Runner, fake: FakeEngine) -> Job:
@@ -46,7 +52,7 @@ def held(runner: Runner, fake: FakeEngine) -> Job:
 def test_rows_come_back_in_order(runner: Runner) -> None:
     """Each row stands where its input stood, whatever order the engine saw."""
     inputs = [ids(*range(1, n)) for n in (9, 3, 5, 3, 9, 4)]
-    rows = runner.submit(inputs).future.result(WAIT_S)
+    rows = dense(runner.submit(inputs))
     assert rows.tolist() == [fake_row(row, DIMS).tolist() for row in inputs]
 
 
@@ -57,7 +63,7 @@ def test_only_the_guilty_input_fails(runner: Runner, fake: FakeEngine) -> None:
     good = [runner.submit([ids(2, n)]) for n in (3, 4, 5)]
     bad = runner.submit([ids(2, 2), ids(2, BAD)])
     fake.gate.set()
-    assert [job.future.result(WAIT_S).shape for job in good] == [(1, DIMS)] * 3
+    assert [dense(job).shape for job in good] == [(1, DIMS)] * 3
     with pytest.raises(EngineFailed, match="input 1: the engine failed"):
         bad.future.result(WAIT_S)
 
@@ -69,7 +75,7 @@ def test_what_is_no_vector_is_an_error(runner: Runner, fake: FakeEngine, fault: 
     held(runner, fake)
     good, bad = runner.submit([ids(2, 3)]), runner.submit([ids(2, BAD)])
     fake.gate.set()
-    assert good.future.result(WAIT_S).shape == (1, DIMS)
+    assert dense(good).shape == (1, DIMS)
     with pytest.raises(EngineFailed, match="zero vector, NaN or infinity"):
         bad.future.result(WAIT_S)
 
@@ -95,17 +101,17 @@ def test_a_full_queue_refuses_with_a_time(runner: Runner, fake: FakeEngine) -> N
     assert 0 < refused.value.retry_after_s <= 1
     fake.gate.set()
     wait([first.future, waiting.future], WAIT_S)
-    assert runner.submit([ids(3)]).future.result(WAIT_S).shape == (1, DIMS)
+    assert dense(runner.submit([ids(3)])).shape == (1, DIMS)
 
 
 def test_a_request_larger_than_the_queue_runs_when_nothing_waits(runner: Runner) -> None:
     """The bound is on what waits, so no request is refused for ever."""
-    assert runner.submit([ids(*[2] * 60)] * 50).future.result(WAIT_S).shape == (50, DIMS)
+    assert dense(runner.submit([ids(*[2] * 60)] * 50)).shape == (50, DIMS)
 
 
 def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
     """The batch that runs is finished, what still waits fails, and nothing is accepted any more."""
-    runner = Runner("fake", fake, dims=DIMS, batch_tokens=64, max_queue_tokens=1000, events=events)
+    runner = Runner("fake", fake, widths={"dense": DIMS}, batch_tokens=64, max_queue_tokens=1000, events=events)
     first = held(runner, fake)
     waiting = runner.submit([ids(5, 5, 5)])
     closing = threading.Thread(target=runner.close)
@@ -114,7 +120,7 @@ def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
         threading.Event().wait(0.001)
     fake.gate.set()
     closing.join(WAIT_S)
-    assert first.future.result(WAIT_S).shape == (1, DIMS)
+    assert dense(first).shape == (1, DIMS)
     with pytest.raises(ShuttingDown):
         waiting.future.result(WAIT_S)
     with pytest.raises(ShuttingDown):

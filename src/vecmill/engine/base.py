@@ -10,11 +10,16 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from vecmill.core import DENSE, Output, Value
 from vecmill.errors import UnsupportedModel
 from vecmill.model.onnxfile import onnx_files
 from vecmill.model.spec import ModelSpec
 from vecmill.model.static import STATIC
 from vecmill.model.weights import has_weights
+
+Ids = NDArray[np.int32]
+Column = NDArray[np.float32] | Sequence[Value]
+"""An output for each row of a batch: rows of one width as an array, others one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +29,66 @@ class Batch:
     Attributes:
         ids: int32 [tokens].
         offsets: int32 [rows + 1]; row i is ids[offsets[i]:offsets[i + 1]].
+        marks: int32 [rows]: the place in each row that the model wants to know, as its `ModelSpec.mark` says. None
+            where it wants none.
     """
 
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int32]
+    ids: Ids
+    offsets: Ids
+    marks: Ids | None = None
 
     @classmethod
-    def pack(cls, rows: Sequence[NDArray[np.int32]]) -> Self:
+    def pack(cls, rows: Sequence[Ids], marks: Sequence[int] | None = None) -> Self:
         """Lay rows end to end."""
         offsets = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        return cls(np.concatenate(rows), offsets)
+        return cls(np.concatenate(rows), offsets, None if marks is None else np.array(marks, dtype=np.int32))
 
     @property
-    def lengths(self) -> NDArray[np.int32]:
+    def lengths(self) -> Ids:
         """Tokens of each row, int32 [rows]."""
         return np.diff(self.offsets)
 
-    def by_length(self, dims: int, run: Callable[[NDArray[np.int32]], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Rows of the batch, float32 [rows, dims], each group of one length in one call: nothing is padded.
+    def by_length(self, run: Callable[[Ids, Ids | None], list[Column]]) -> list[Column]:
+        """Columns of the batch, each group of one length in one call: nothing is padded.
 
         Args:
-            dims: Numbers of a row.
-            run: Ids int32 [rows, length] to float32 [rows, dims].
+            run: Ids int32 [rows, length], and their marks, to columns.
         """
         lengths = self.lengths
         distinct = np.unique(lengths)
         if len(distinct) == 1:
-            return run(self.ids.reshape(len(lengths), distinct[0]))
-        rows = np.empty((len(lengths), dims), dtype=np.float32)
-        for length in distinct:
-            chosen = np.flatnonzero(lengths == length)
-            rows[chosen] = run(self.ids[self.offsets[chosen][:, None] + np.arange(length)])
-        return rows
+            return run(self.ids.reshape(len(lengths), distinct[0]), self.marks)
+        groups = [np.flatnonzero(lengths == length) for length in distinct]
+        parts = [
+            run(
+                self.ids[self.offsets[chosen][:, None] + np.arange(length)],
+                None if self.marks is None else self.marks[chosen],
+            )
+            for chosen, length in zip(groups, distinct, strict=True)
+        ]
+        return [_merge(groups, columns) for columns in zip(*parts, strict=True)]
+
+
+def _merge(groups: list[NDArray[np.intp]], columns: Sequence[Column]) -> Column:
+    """One column of the columns of groups; a group is the places of its rows."""
+    count = sum(map(len, groups))
+    first = columns[0]
+    if isinstance(first, np.ndarray) and first.ndim == ROWS_AND_NUMBERS:
+        merged: NDArray[np.float32] = np.empty((count, first.shape[1]), dtype=np.float32)
+        for places, column in zip(groups, columns, strict=True):
+            merged[places] = np.asarray(column)
+        return merged
+    by_place = {
+        place: value
+        for places, column in zip(groups, columns, strict=True)
+        for place, value in zip(places, column, strict=True)
+    }
+    return [by_place[place] for place in range(count)]
+
+
+ROWS_AND_NUMBERS = 2
+"""Axes of a column whose rows have one width."""
 
 
 class Engine(Protocol):
@@ -68,11 +100,33 @@ class Engine(Protocol):
 
     weight_bytes: int
 
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """A column for each output, each row independent of its mates.
+
+        Dense is float32 [rows, dims], scores float32 [rows, labels] as the network gives them; multi has float32
+        [tokens, dims] for each row, sparse a `Sparse`.
+
+        Raises:
+            UnsupportedModel: The model gives no such output.
+        """
+
     def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Rows of the batch, float32 [rows, dims], each independent of its mates."""
+        """The dense rows of the batch alone, float32 [rows, dims]."""
+        (rows,) = self.compute(batch, DENSE)
+        return np.asarray(rows)
 
     def close(self) -> None:
         """Give the memory back."""
+
+
+def only_dense(outputs: Sequence[Output], folder: Path) -> None:
+    """Refuse other outputs than dense, once.
+
+    Raises:
+        UnsupportedModel: Another is asked for.
+    """
+    if tuple(outputs) != DENSE:
+        raise UnsupportedModel(f"{folder}: this engine gives dense vectors, not {', '.join(outputs)}")
 
 
 ENGINES = {

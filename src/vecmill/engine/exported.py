@@ -10,11 +10,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.engine.base import Batch
+from vecmill.core import DENSE, Output
+from vecmill.engine.base import Batch, Column, Engine, Ids, only_dense
 from vecmill.engine.onnx import REFUSALS, open_session, run_options
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.graph.heads import head_alone
-from vecmill.graph.ops import OUTPUT, POOLED, STATES, Given
+from vecmill.graph.ops import MARKS, POOLED, STATES, Given
 from vecmill.model.onnxfile import NAMES, choose_onnx, onnx_files, size_bytes
 from vecmill.model.spec import Dense, ModelSpec
 
@@ -31,11 +32,10 @@ PROBES = (1, 2, 7, 16)
 
 MATES = 4
 
-Ids = NDArray[np.int32]
 Rows = NDArray[np.float32]
 
 
-class ExportedEngine:
+class ExportedEngine(Engine):
     """A checkpoint's own ONNX file on ONNX Runtime.
 
     Rows run in groups of equal length. A file whose rows change with their mates runs them one by one: quantised files
@@ -65,22 +65,30 @@ class ExportedEngine:
         self._head = open_session(head_alone(spec, given), threads, spec.folder)
         self._alone = self._depends_on_mates()
 
-    def run(self, batch: Batch) -> Rows:
-        """Rows of the batch, float32 [rows, dims]."""
-        return batch.by_length(self._spec.dims, self._run_singly if self._alone else self._run_equal)
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """A column for each output: dense rows are all that it has."""
+        only_dense(outputs, self._path)
+        return batch.by_length(self._columns)
 
     def close(self) -> None:
         """Give the memory back."""
         del self._session, self._head
 
-    def _run_singly(self, ids: Ids) -> Rows:
-        return np.concatenate([self._run_equal(row[None]) for row in ids])
+    def _columns(self, ids: Ids, marks: Ids | None) -> list[Column]:
+        return [(self._run_singly if self._alone else self._run_equal)(ids, marks)]
 
-    def _run_equal(self, ids: Ids) -> Rows:
+    def _run_singly(self, ids: Ids, marks: Ids | None = None) -> Rows:
+        each = [None] * len(ids) if marks is None else marks[:, None]
+        return np.concatenate([self._run_equal(row[None], mark) for row, mark in zip(ids, each, strict=True)])
+
+    def _run_equal(self, ids: Ids, marks: Ids | None = None) -> Rows:
         first = self._spec.first_position
         feeds = {name: FEEDS[name](ids, first).astype(kind) for name, kind in self._inputs.items()}
         states = self._session.run([self._output], feeds, run_options(ids))[0].astype(np.float32, copy=False)
-        return cast("Rows", self._head.run([OUTPUT], {self._given: states})[0])
+        given = {self._given: states}
+        if self._spec.mark and self._given == STATES.name:
+            given[MARKS.name] = np.zeros(len(ids), dtype=np.int32) if marks is None else marks
+        return cast("Rows", self._head.run(list(DENSE), given)[0])
 
     def _depends_on_mates(self) -> bool:
         """Try the file; whether a row has other bytes alone than in a batch."""

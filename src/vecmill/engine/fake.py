@@ -1,13 +1,14 @@
 """An engine whose answers follow from the input, and that fails on demand: for tests of everything above it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.engine.base import Batch
+from vecmill.core import Output, Sparse
+from vecmill.engine.base import Batch, Column, Engine, Ids
 from vecmill.model.spec import ModelSpec
 
 Fault = Callable[[NDArray[np.float32], int], None]
@@ -36,12 +37,16 @@ def _exit(_rows: NDArray[np.float32], _row: int) -> None:
 FAULTS: dict[str, Fault] = {"raise": _raise, "nan": _nan, "zero": _zero, "exit": _exit}
 
 
+FAKE_DIMS = 8
+"""Numbers of a token's vector."""
+
+
 @dataclass
-class FakeEngine:
+class FakeEngine(Engine):
     """Rows of cosines of a sum over the ids: equal inputs give equal rows, others do not.
 
     Attributes:
-        spec: Only its `dims` are used.
+        spec: Only the widths of its outputs are used.
         threads: Ignored; real engines take it.
         precision: Ignored; real engines take it.
         faults: Token id to a key of `FAULTS`: what happens to a batch that holds it.
@@ -61,12 +66,19 @@ class FakeEngine:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Rows of the batch, float32 [rows, dims]."""
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """A column for each output; faults befall those of one width."""
         self.gate.wait()
         self.batches.append(batch.lengths.tolist())
         ids = [batch.ids[start:end] for start, end in zip(batch.offsets, batch.offsets[1:], strict=False)]
-        rows = np.stack([fake_row(row, self.spec.dims) for row in ids])
+        return [self._column(output, ids) for output in outputs]
+
+    def _column(self, output: Output, ids: list[Ids]) -> Column:
+        if output == "sparse":
+            return [fake_sparse(row) for row in ids]
+        if output == "multi":
+            return [np.stack([fake_row(row[: end + 1], FAKE_DIMS) for end in range(len(row))]) for row in ids]
+        rows = np.stack([fake_row(row, self.spec.width(output)) for row in ids])
         for number, row in enumerate(ids):
             for token in set(row.tolist()) & self.faults.keys():
                 FAULTS[self.faults[token]](rows, number)
@@ -83,3 +95,9 @@ def fake_row(ids: NDArray[np.int32], dims: int) -> NDArray[np.float32]:
     row = np.cos(seed * np.arange(1, dims + 1)).astype(np.float32)
     result: NDArray[np.float32] = row / np.linalg.norm(row)
     return result
+
+
+def fake_sparse(ids: NDArray[np.int32]) -> Sparse:
+    """The entries that `FakeEngine` gives for these ids: each id, weighted by how often it occurs."""
+    entries, counts = np.unique(ids, return_counts=True)
+    return Sparse(entries.astype(np.int32), counts.astype(np.float32))

@@ -1,16 +1,18 @@
 """ONNX Runtime on a compiled graph: the CPU engine."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from vecmill.engine.base import Batch
-from vecmill.errors import CorruptFile
+from vecmill.core import Output, Sparse
+from vecmill.engine.base import Batch, Column, Engine, Ids
+from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
-from vecmill.graph.ops import INPUT, OUTPUT, Compiled
+from vecmill.graph.ops import INPUT, MARKS, Compiled
 from vecmill.model.spec import ModelSpec
 
 SPIN_US = 50
@@ -31,7 +33,7 @@ REFUSALS = tuple(kind for kind in _ERRORS if isinstance(kind, type) and issubcla
 """What ONNX Runtime raises; its errors have no base of their own."""
 
 
-class OnnxEngine:
+class OnnxEngine(Engine):
     """A checkpoint on ONNX Runtime.
 
     Rows run in groups of equal length, so nothing is padded and no mask is needed.
@@ -46,21 +48,50 @@ class OnnxEngine:
     """
 
     def __init__(self, spec: ModelSpec, *, threads: int, precision: str = "float32") -> None:
-        compiled = build(spec, precision)
-        self.weight_bytes = sum(array.nbytes for array in compiled.weights.values())
-        self._session = open_session(compiled, threads, spec.folder)
-        self._dims = spec.dims
+        self._spec = spec
+        self._threads = threads
+        self._precision = precision
+        self._sessions: dict[tuple[Output, ...], ort.InferenceSession] = {}
+        self.weight_bytes = self._open(spec.outputs[:1])
 
-    def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Rows of the batch, float32 [rows, dims]."""
-        return batch.by_length(self._dims, self._run_equal)
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """A column for each output. Outputs that were never asked for have their graph built on the first call."""
+        wanted = tuple(outputs)
+        if wanted not in self._sessions:
+            self._refuse_others(wanted)
+            self.weight_bytes += self._open(wanted)
+        return batch.by_length(partial(self._run_equal, wanted))
 
     def close(self) -> None:
         """Give the memory back."""
-        del self._session
+        self._sessions.clear()
 
-    def _run_equal(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
-        return cast("NDArray[np.float32]", self._session.run([OUTPUT], {INPUT: ids}, run_options(ids))[0])
+    def _open(self, outputs: tuple[Output, ...]) -> int:
+        """Build the graph of these outputs; the bytes of its weights."""
+        compiled = build(self._spec, self._precision, outputs)
+        self._sessions[outputs] = open_session(compiled, self._threads, self._spec.folder)
+        return sum(array.nbytes for array in compiled.weights.values())
+
+    def _refuse_others(self, outputs: tuple[Output, ...]) -> None:
+        others = [output for output in outputs if output not in self._spec.outputs]
+        if others:
+            given = ", ".join(self._spec.outputs)
+            raise UnsupportedModel(f"{self._spec.folder}: gives {given}, not {', '.join(others)}")
+
+    def _run_equal(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
+        feeds = {INPUT: ids}
+        if self._spec.mark:
+            feeds[MARKS.name] = np.zeros(len(ids), dtype=np.int32) if marks is None else marks
+        columns = self._sessions[outputs].run(list(outputs), feeds, run_options(ids))
+        return [
+            _sparse(column) if output == "sparse" else column for output, column in zip(outputs, columns, strict=True)
+        ]
+
+
+def _sparse(rows: NDArray[np.float32]) -> list[Sparse]:
+    """Rows [rows, vocabulary] without their zeros."""
+    entries = [np.flatnonzero(row) for row in rows]
+    return [Sparse(some.astype(np.int32), row[some]) for some, row in zip(entries, rows, strict=True)]
 
 
 def run_options(ids: NDArray[np.int32]) -> ort.RunOptions | None:

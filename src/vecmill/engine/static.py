@@ -1,11 +1,12 @@
 """Table lookup: a text's row is the mean of its tokens' vectors. No graph, no threads, no limit worth the name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.engine.base import Batch
+from vecmill.core import Output
+from vecmill.engine.base import Batch, Column, Engine, Ids, only_dense
 from vecmill.errors import UnsupportedModel
 from vecmill.graph import quantize
 from vecmill.model.spec import ModelSpec, Normalize
@@ -21,7 +22,7 @@ TINY = np.float32(1e-12)
 """A shorter row is divided by this instead of by its length, as torch does."""
 
 
-class StaticEngine:
+class StaticEngine(Engine):
     """A static model.
 
     Rows of one length are gathered together and added token by token, in the order of the text: 7 million tokens a
@@ -47,17 +48,19 @@ class StaticEngine:
             raise UnsupportedModel(f"{spec.folder}: a static model has no precision {precision!r}; it has: {has}")
         self._table = PRECISIONS[precision](read_table(spec.transformer))
         self._normalize = spec.normalized
+        self._folder = spec.folder
         self.weight_bytes = self._table.size_bytes
 
-    def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Rows of the batch, float32 [rows, dims]."""
-        return batch.by_length(self._table.dims, self._means)
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """A column for each output: dense rows are all that it has."""
+        only_dense(outputs, self._folder)
+        return batch.by_length(self._means)
 
     def close(self) -> None:
         """Give the memory back."""
         del self._table
 
-    def _means(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
+    def _means(self, ids: Ids, _marks: Ids | None) -> list[Column]:
         count, length = ids.shape
         rows = np.zeros((count, self._table.dims), dtype=np.float32)
         step = LOOKED_UP // min(max(1, length), CHUNK)
@@ -67,7 +70,7 @@ class StaticEngine:
         rows /= np.float32(max(1, length))
         if self._normalize:
             rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY)
-        return rows
+        return [rows]
 
     def _sums(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
         """The sum of the tokens' vectors, ids [rows, length] to float32 [rows, dims]."""

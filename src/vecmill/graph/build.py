@@ -1,15 +1,18 @@
 """From a ModelSpec to a compiled graph: the family's encoder, then the head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import msgspec
 
+from vecmill.core import Output
 from vecmill.errors import CorruptFile, UnsupportedModel
-from vecmill.graph.heads import head
-from vecmill.graph.ops import Compiled, Graph
+from vecmill.graph.heads import Encoded, pooled
+from vecmill.graph.ops import IDS, MARKS, Axes, Compiled, Graph
+from vecmill.graph.scores import pooling_of, scores
+from vecmill.graph.splade import splade
 from vecmill.model.spec import ModelSpec
-from vecmill.model.weights import Weights, read_weights
+from vecmill.model.weights import read_weights
 
 FAMILIES = {
     "albert": "vecmill.graph.families.albert",
@@ -38,27 +41,53 @@ ONE_TOKEN: dict[tuple[str, ...], int] = {("cls",): 0, ("lasttoken",): -1}
 """Poolings that take one token, and which."""
 
 
-def build(spec: ModelSpec, precision: str = "float32") -> Compiled:
+HEADS: dict[Output, tuple[Callable[[Graph, Encoded], str], Callable[[ModelSpec], Axes]]] = {
+    "dense": (lambda graph, x: pooled(graph, x.states, x.spec), lambda spec: ("rows", spec.dims)),
+    "multi": (lambda _graph, x: x.states, lambda _spec: ("rows", "length", "width")),
+    "scores": (scores, lambda spec: ("rows", spec.width("scores"))),
+    "sparse": (splade, lambda spec: ("rows", spec.vocab_size)),
+}
+"""Output to the end of its graph, and the axes of what comes out."""
+
+
+def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output] = ()) -> Compiled:
     """Compile a checkpoint.
 
     Args:
         spec: What it is.
         precision: What its weights are kept in, one of `vecmill.graph.quantize.PRECISIONS`.
+        outputs: What the graph is to give; what the model is for where none is named.
 
     Raises:
         UnsupportedModel: The architecture, a module or a setting is not supported.
         MissingFile: A file or a tensor is absent.
         CorruptFile: A file is damaged, a key of the config is absent, or a tensor has another shape than it says.
     """
-    family = FAMILIES.get(spec.family)
-    if family is None:
+    place = FAMILIES.get(spec.family)
+    if place is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"{spec.folder}: architecture {spec.family!r} is not supported yet; supported: {known}")
-    states: Callable[[Graph, ModelSpec, Weights], str] = import_module(family).states
-    graph = Graph(precision, ONE_TOKEN.get(spec.pooling))
+    family = import_module(place)
+    outputs = outputs or spec.outputs[:1]
+    graph = Graph(precision, _only_token(spec, outputs), spec.mark)
     weights = read_weights(spec.transformer)
     try:
-        result = head(graph, states(graph, spec, weights), spec)
+        states: str = family.states(graph, spec, weights)
+        encoded = Encoded(states, spec, weights, weights.strip(family.PREFIXES, family.WORDS), family.WORDS)
+        results: dict[str, tuple[str, Axes]] = {
+            output: (HEADS[output][0](graph, encoded), HEADS[output][1](spec)) for output in outputs
+        }
     except msgspec.ValidationError as error:
         raise CorruptFile(f"{spec.transformer / 'config.json'}: {error}") from error
-    return graph.compile(result, spec.dims)
+    return graph.compile(results, (IDS, MARKS) if spec.mark else (IDS,))
+
+
+POOLED: set[Output] = {"dense", "scores"}
+"""Outputs that a pooling of token states begins."""
+
+
+def _only_token(spec: ModelSpec, outputs: Sequence[Output]) -> int | None:
+    """The one token whose last state is wanted; None where there are more."""
+    modes = {output: (pooling_of(spec),) if output == "scores" else spec.pooling for output in outputs}
+    tokens = {ONE_TOKEN.get(mode) if output in POOLED else None for output, mode in modes.items()}
+    return tokens.pop() if len(tokens) == 1 else None

@@ -9,9 +9,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from vecmill.graph.activations import plain_activation
 from vecmill.graph.attention import Heads, Linear, Rotary, attention, equal_heads
 from vecmill.graph.families.bert import WORDS, Size
-from vecmill.graph.ops import Graph, Norm, add_norm, embedding, linear, plain_activation
+from vecmill.graph.ops import Graph, Norm, add_norm, embedding, linear, segments
 from vecmill.model.weights import Weights
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -126,11 +127,13 @@ def has_layers(weights: Weights, names: Names) -> bool:
 
 
 def embeddings(graph: Graph, config: Config, weights: Weights, names: Names) -> str:
-    """LayerNorm(word + type), the type being 0 throughout."""
+    """LayerNorm(word + type), the type being 0 throughout where texts do not come in pairs."""
     x = embedding(graph, weights.array(WORDS, config.vocab_size, config.hidden_size))
     if config.type_vocab_size:
         types = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, config.hidden_size)
-        x = graph.op("Add", x, graph.weight(types[0]))
+        paired = graph.mark == "second"
+        kinds = graph.op("Gather", graph.weight(types), segments(graph)) if paired else graph.weight(types[0])
+        x = graph.op("Add", x, kinds)
     return layer_norm(graph, x, norm(weights, names.embedding_norm, config.hidden_size), config.layer_norm_eps)
 
 

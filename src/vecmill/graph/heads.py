@@ -1,17 +1,25 @@
-"""What turns token states into one row: pooling, Dense, Normalize, as the last nodes of the graph.
+"""What turns token states into one row: pooling, Dense, LayerNorm, Normalize, as the last nodes of the graph.
 
 Modes are those of sentence-transformers (modules/pooling.py). All rows of a batch have one length and no padding, so a
-mean is a plain mean.
+mean is a plain mean; where the pooling leaves the prompt out, the tokens before each row's mark do not count.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from vecmill.errors import UnsupportedModel
-from vecmill.graph.ops import STATES, Compiled, Given, Graph, linear, plain_activation
-from vecmill.model.spec import Dense, ModelSpec, Normalize, Tail
-from vecmill.model.weights import read_weights
+import numpy as np
+
+from vecmill.graph.activations import plain_activation
+from vecmill.graph.ops import MARKS, STATES, Compiled, Given, Graph, from_mark, length_of, linear
+from vecmill.model.spec import Dense, LayerNorm, ModelSpec, Normalize, Tail
+from vecmill.model.weights import Weights, read_weights
 
 LENGTH_AXIS = 1
+
+LOWEST = float(np.finfo(np.float32).min)
+
+EPSILON = 1e-5
+"""Of torch's LayerNorm where nothing else is said."""
 
 
 def cls(graph: Graph, states: str) -> str:
@@ -26,26 +34,29 @@ def lasttoken(graph: Graph, states: str) -> str:
 
 def mean(graph: Graph, states: str) -> str:
     """The mean over tokens."""
-    ones, count = _ones(graph, states), _as_float(graph, _length(graph, states))
-    return graph.op("Div", _weighted_sum(graph, states, ones), count)
+    kept = _kept(graph, states)
+    return graph.op("Div", _weighted_sum(graph, states, kept), _total(graph, kept))
 
 
 def maximum(graph: Graph, states: str) -> str:
     """The largest value over tokens, number by number."""
+    if graph.mark == "prompt":
+        states = graph.op("Where", _columns(graph, from_mark(graph, states)), states, graph.number(LOWEST))
     return graph.op("ReduceMax", states, graph.integers(LENGTH_AXIS), keepdims=0)
 
 
 def mean_sqrt_len(graph: Graph, states: str) -> str:
     """The sum over tokens, divided by the square root of their number."""
-    ones, count = _ones(graph, states), _as_float(graph, _length(graph, states))
-    return graph.op("Div", _weighted_sum(graph, states, ones), graph.op("Sqrt", count))
+    kept = _kept(graph, states)
+    return graph.op("Div", _weighted_sum(graph, states, kept), graph.op("Sqrt", _total(graph, kept)))
 
 
 def weightedmean(graph: Graph, states: str) -> str:
     """The mean over tokens weighted by position, 1 for the first (SGPT, arXiv 2202.08904)."""
     weights = graph.op("CumSum", _ones(graph, states), _scalar(graph, 0))
-    total = graph.op("ReduceSum", weights, keepdims=0)
-    return graph.op("Div", _weighted_sum(graph, states, weights), total)
+    if graph.mark == "prompt":
+        weights = graph.op("Mul", weights, _kept(graph, states))
+    return graph.op("Div", _weighted_sum(graph, states, weights), _total(graph, weights))
 
 
 POOLING: dict[str, Callable[[Graph, str], str]] = {
@@ -58,6 +69,25 @@ POOLING: dict[str, Callable[[Graph, str], str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An encoder in a graph, ready for its heads.
+
+    Attributes:
+        states: Token states [rows, length, width]; one token's alone where all heads take no other.
+        spec: The model.
+        weights: All tensors by the checkpoint's names.
+        inner: The encoder's tensors by its own names.
+        words: What the encoder calls its word table.
+    """
+
+    states: str
+    spec: ModelSpec
+    weights: Weights
+    inner: Weights
+    words: str
+
+
 def head_alone(spec: ModelSpec, given: Given) -> Compiled:
     """The head as a graph of its own, for states or pooled rows that another graph computes.
 
@@ -66,23 +96,22 @@ def head_alone(spec: ModelSpec, given: Given) -> Compiled:
         given: `STATES`, or `POOLED` where only the modules after the pooling are left.
 
     Raises:
-        UnsupportedModel: As `head`.
+        UnsupportedModel: As `pooled`.
     """
-    graph = Graph()
-    result = head(graph, given.name, spec) if given is STATES else tail(graph, given.name, spec.tail)
-    return graph.compile(result, spec.dims, given)
+    graph = Graph(mark=spec.mark)
+    row = pooled(graph, given.name, spec) if given is STATES else tail(graph, given.name, spec.tail)
+    marks = (MARKS,) if spec.mark and given is STATES else ()
+    return graph.compile({"dense": (row, ("rows", spec.dims))}, (given, *marks))
 
 
-def head(graph: Graph, states: str, spec: ModelSpec) -> str:
+def pooled(graph: Graph, states: str, spec: ModelSpec) -> str:
     """Token states [rows, length, width] to [rows, dims].
 
     Raises:
-        UnsupportedModel: The pooling leaves out prompt tokens, or an activation is unknown.
+        UnsupportedModel: An activation is unknown.
     """
-    if not spec.include_prompt and any(spec.prompts.values()):
-        raise UnsupportedModel(f"{spec.folder}: pooling without the prompt's tokens (include_prompt) is not supported")
-    pooled = [POOLING[mode](graph, states) for mode in spec.pooling]
-    row = pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
+    modes = [POOLING[mode](graph, states) for mode in spec.pooling]
+    row = modes[0] if len(modes) == 1 else graph.op("Concat", *modes, axis=-1)
     return tail(graph, row, spec.tail)
 
 
@@ -92,6 +121,8 @@ def tail(graph: Graph, row: str, modules: Tail) -> str:
         match module:
             case Normalize():
                 row = graph.op("LpNormalization", row, axis=-1, p=2)
+            case LayerNorm():
+                row = layer_norm(graph, row, module)
             case Dense():
                 row = dense(graph, row, module)
     return row
@@ -102,7 +133,20 @@ def dense(graph: Graph, row: str, module: Dense) -> str:
     weights = read_weights(module.folder)
     weight = weights.array("linear.weight", module.out_features, module.in_features)
     bias = weights.array("linear.bias", module.out_features) if module.bias else None
-    return plain_activation(graph, linear(graph, row, weight, bias), module.activation)
+    out = plain_activation(graph, linear(graph, row, weight, bias), module.activation)
+    if not module.residual:
+        return out
+    if module.in_features == module.out_features:
+        return graph.op("Add", out, row)
+    across = weights.array("residual.weight", module.out_features, module.in_features)
+    return graph.op("Add", out, linear(graph, row, across))
+
+
+def layer_norm(graph: Graph, row: str, module: LayerNorm) -> str:
+    """A LayerNorm with torch's epsilon."""
+    weights = read_weights(module.folder)
+    scale, shift = (graph.weight(weights.array(f"norm.{name}", module.dims)) for name in ("weight", "bias"))
+    return graph.op("LayerNormalization", row, scale, shift, axis=-1, epsilon=EPSILON)
 
 
 def _token(graph: Graph, states: str, index: int) -> str:
@@ -110,22 +154,34 @@ def _token(graph: Graph, states: str, index: int) -> str:
 
 
 def _weighted_sum(graph: Graph, states: str, weights: str) -> str:
-    """The sum over tokens, each times its weight; weights are float32 [length].
+    """The sum over tokens, each times its weight; weights are float32 [length] or [rows, length].
 
     A product of a vector and a matrix for each row, because its bytes are the same for a row alone and in a batch;
     those of ReduceMean and ReduceSum are not: ONNX Runtime adds in another order when there is one row.
     """
-    return graph.op("MatMul", weights, states)
+    if graph.mark != "prompt":
+        return graph.op("MatMul", weights, states)
+    product = graph.op("MatMul", graph.op("Unsqueeze", weights, graph.integers(1)), states)
+    return graph.op("Squeeze", product, graph.integers(1))
+
+
+def _kept(graph: Graph, states: str) -> str:
+    """1.0 for each token that counts, float32 [length]; or [rows, length], 0.0 where the prompt's tokens do not."""
+    return _as_float(graph, from_mark(graph, states)) if graph.mark == "prompt" else _ones(graph, states)
+
+
+def _total(graph: Graph, weights: str) -> str:
+    """The sum of weights, float32 [1] or [rows, 1]; exact, as they are whole numbers."""
+    return graph.op("ReduceSum", weights, graph.integers(-1), keepdims=1)
+
+
+def _columns(graph: Graph, x: str) -> str:
+    return graph.op("Unsqueeze", x, graph.integers(-1))
 
 
 def _ones(graph: Graph, states: str) -> str:
     """1.0 for each token, float32 [length]."""
-    return _as_float(graph, graph.op("Expand", graph.integers(1), _length(graph, states)))
-
-
-def _length(graph: Graph, states: str) -> str:
-    """The number of tokens, int64 [1]."""
-    return graph.op("Shape", states, start=LENGTH_AXIS, end=LENGTH_AXIS + 1)
+    return _as_float(graph, graph.op("Expand", graph.integers(1), length_of(graph, states)))
 
 
 def _scalar(graph: Graph, value: int) -> str:

@@ -4,7 +4,7 @@ Weights go beside the model, not into it: the model stays a few kilobytes and th
 Fused operators are ONNX Runtime's (domain com.microsoft), where they measured faster than their parts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,18 +13,20 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from vecmill.errors import UnsupportedModel
 from vecmill.graph import quantize
+from vecmill.model.tasks import Mark
 
 OPSET = 18
 IR_VERSION = 9
 FUSED = "com.microsoft"
 
 INPUT = "ids"
-OUTPUT = "rows"
 
 Array = NDArray[np.float32 | np.int8 | np.uint8]
 Attribute = float | list[int]
+
+Axes = Sequence[str | int]
+"""A tensor's axes: names of those that differ from run to run, sizes of the others."""
 
 Norm = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 """Scale [width] and shift [width] of a LayerNorm."""
@@ -52,26 +54,28 @@ class Given(NamedTuple):
 
 
 IDS = Given(INPUT, TensorProto.INT32, ("rows", "length"))
+MARKS = Given("marks", TensorProto.INT32, ("rows",))
 STATES = Given("states", TensorProto.FLOAT, ("rows", "length", "width"))
 POOLED = Given("pooled", TensorProto.FLOAT, ("rows", "width"))
-"""What a graph can begin with: token ids, states of tokens, or rows that are pooled already."""
+"""What a graph can begin with: token ids, a place in each row, states of tokens, or rows that are pooled already."""
 
 
 class Graph:
     """Nodes and weights under construction.
 
     The input is `IDS`, where `compile` says no other: all rows of a batch are of one length, so no graph holds a mask.
-    The output is `rows`, float32 [rows, dims].
 
     Args:
         precision: One of `PRECISIONS`: what the weights of products and tables are kept in.
         pooled: The one token that the pooling takes, 0 or -1: a family may leave the others out of its last layer.
             None where it takes more.
+        mark: What `MARKS`, which is then an input as well, means.
     """
 
-    def __init__(self, precision: str = "float32", pooled: int | None = None) -> None:
+    def __init__(self, precision: str = "float32", pooled: int | None = None, mark: Mark | None = None) -> None:
         self.precision = precision
         self.pooled = pooled
+        self.mark = mark
         self._nodes: list[onnx.NodeProto] = []
         self._weights: dict[str, Array] = {}
         self._constants: list[onnx.TensorProto] = []
@@ -125,14 +129,19 @@ class Graph:
         self._constants.append(helper.make_tensor(name, kind, shape, values))
         return name
 
-    def compile(self, result: str, dims: int, given: Given = IDS) -> Compiled:
-        """Finish the graph: `result` becomes the output, `given` is the input."""
-        self._nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
+    def compile(self, results: dict[str, tuple[str, Axes]], given: tuple[Given, ...] = (IDS,)) -> Compiled:
+        """Finish the graph.
+
+        Args:
+            results: What each output is called, its tensor and its axes, all float32.
+            given: The inputs.
+        """
+        self._nodes += [helper.make_node("Identity", [name], [output]) for output, (name, _) in results.items()]
         graph = helper.make_graph(
             self._nodes,
             "vecmill",
-            [helper.make_tensor_value_info(*given)],
-            [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["rows", dims])],
+            [helper.make_tensor_value_info(*one) for one in given],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, axes) for name, (_, axes) in results.items()],
             initializer=[*self._constants, *map(_external, self._weights, self._weights.values())],
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
@@ -175,16 +184,46 @@ def embed_norm(
     positions: NDArray[np.float32],
     norm: tuple[NDArray[np.float32], NDArray[np.float32]],
     epsilon: float,
+    types: NDArray[np.float32] | None = None,
 ) -> str:
-    """LayerNorm(word + position) of the ids, tables [vocabulary, width] and [positions, width]."""
+    """LayerNorm(word + position + type) of the ids.
+
+    Args:
+        graph: Where to emit.
+        words: Table [vocabulary, width].
+        positions: Table [positions, width].
+        norm: Scale and shift.
+        epsilon: Of the norm.
+        types: Table [types, width] where texts come in pairs; None where all tokens have one type.
+    """
     scale, shift = (graph.weight(array) for array in norm)
     if graph.precision == "float32":
-        tables = [graph.weight(words), graph.weight(positions), "", scale, shift]
-        return graph.op("EmbedLayerNormalization", INPUT, "", *tables, domain=FUSED, outputs=2, epsilon=epsilon)
+        seconds, kinds = ("", "") if types is None else (segments(graph), graph.weight(types))
+        tables = [graph.weight(words), graph.weight(positions), kinds, scale, shift]
+        return graph.op("EmbedLayerNormalization", INPUT, seconds, *tables, domain=FUSED, outputs=2, epsilon=epsilon)
     length = graph.op("Shape", INPUT, start=1, end=2)
     used = graph.op("Slice", graph.weight(positions), graph.integers(0), length, graph.integers(0))
     summed = graph.op("Add", embedding(graph, words), used)
+    if types is not None:
+        summed = graph.op("Add", summed, graph.op("Gather", graph.weight(types), segments(graph)))
     return graph.op("LayerNormalization", summed, scale, shift, axis=-1, epsilon=epsilon)
+
+
+def length_of(graph: Graph, x: str) -> str:
+    """The length of [rows, length, ...], int64 [1]."""
+    return graph.op("Shape", x, start=1, end=2)
+
+
+def from_mark(graph: Graph, x: str = INPUT) -> str:
+    """Whether a token is at its row's mark or after it, bool [rows, length]; of `x` only the length counts."""
+    places = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length_of(graph, x)), graph.scalar(1))
+    marks = graph.op("Unsqueeze", graph.op("Cast", MARKS.name, to=TensorProto.INT64), graph.integers(1))
+    return graph.op("GreaterOrEqual", places, marks)
+
+
+def segments(graph: Graph) -> str:
+    """The type of each token, 1 in the second text, int32 [rows, length]."""
+    return graph.op("Cast", from_mark(graph), to=TensorProto.INT32)
 
 
 def _float_product(graph: Graph, x: str, weight: NDArray[np.float32]) -> str:
@@ -237,56 +276,3 @@ def add_norm(
 def rms_norm(graph: Graph, x: str, scale: NDArray[np.float32], epsilon: float) -> str:
     """RMSNorm over the last axis: x / sqrt(mean(x^2) + epsilon) * scale."""
     return graph.op("SimplifiedLayerNormalization", x, graph.weight(scale), axis=-1, epsilon=epsilon)
-
-
-def activation(graph: Graph, x: str, bias: NDArray[np.float32], kind: str) -> str:
-    """f(x + bias) for an activation named as transformers or torch names it.
-
-    Raises:
-        UnsupportedModel: There is no such activation.
-    """
-    fused = FUSED_ACTIVATIONS.get(kind)
-    if fused is not None:
-        return graph.op(fused, x, graph.weight(bias), domain=FUSED)
-    return plain_activation(graph, graph.op("Add", x, graph.weight(bias)), kind)
-
-
-def plain_activation(graph: Graph, x: str, kind: str) -> str:
-    """f(x) for an activation named as transformers or torch names it.
-
-    Raises:
-        UnsupportedModel: There is no such activation.
-    """
-    if kind in IDENTITIES:
-        return x
-    if kind in {"silu", "swish", "SiLU"}:
-        return graph.op("Mul", x, graph.op("Sigmoid", x))
-    row = ACTIVATIONS.get(kind)
-    if row is None:
-        raise UnsupportedModel(f"activation {kind!r} is not supported; supported: {', '.join(sorted(ACTIVATIONS))}")
-    name, domain = row
-    return graph.op(name, x, domain=domain)
-
-
-IDENTITIES = {"Identity", "linear", "none"}
-
-FUSED_ACTIVATIONS = {
-    "gelu": "BiasGelu",
-    "gelu_new": "FastGelu",
-    "gelu_fast": "FastGelu",
-    "gelu_pytorch_tanh": "FastGelu",
-}
-
-ACTIVATIONS = {
-    "gelu": ("Gelu", FUSED),
-    "GELU": ("Gelu", FUSED),
-    "gelu_new": ("FastGelu", FUSED),
-    "gelu_fast": ("FastGelu", FUSED),
-    "gelu_pytorch_tanh": ("FastGelu", FUSED),
-    "relu": ("Relu", ""),
-    "ReLU": ("Relu", ""),
-    "tanh": ("Tanh", ""),
-    "Tanh": ("Tanh", ""),
-    "sigmoid": ("Sigmoid", ""),
-    "Sigmoid": ("Sigmoid", ""),
-}

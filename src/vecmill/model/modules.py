@@ -34,6 +34,15 @@ class Dense:
     out_features: int
     bias: bool
     activation: str
+    residual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm:
+    """A LayerNorm of rows; its weights are in `folder`."""
+
+    folder: Path
+    dims: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,8 @@ class Normalize:
     """Rows divided by their L2 norm."""
 
 
-Tail = tuple[Dense | Normalize, ...]
+Module = Dense | LayerNorm | Normalize
+Tail = tuple[Module, ...]
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
@@ -100,7 +110,7 @@ def read_pooling(
     return modes, bool(settings.get("include_prompt", True)), rest
 
 
-def read_tail(folder: Path, kind: str, place: str) -> Dense | Normalize:
+def read_tail(folder: Path, kind: str, place: str) -> Module:
     """A module after the pooling.
 
     Raises:
@@ -113,9 +123,10 @@ def read_tail(folder: Path, kind: str, place: str) -> Dense | Normalize:
         return Normalize()
     if kind == "Dense":
         return _read_dense(folder / place)
-    raise UnsupportedModel(
-        f"{folder}: module {kind!r} is not supported; supported: Transformer, Pooling, Dense, Normalize"
-    )
+    if kind == "LayerNorm":
+        return LayerNorm(folder / place, positive(read_json(folder / place / "config.json"), "dimension", folder))
+    supported = "Transformer, Pooling, Dense, LayerNorm, Normalize"
+    raise UnsupportedModel(f"{folder}: module {kind!r} is not supported; supported: {supported}")
 
 
 def _check_names(path: Path, settings: dict[str, Any]) -> None:
@@ -129,8 +140,6 @@ def _read_dense(folder: Path) -> Dense:
     path = folder / "config.json"
     settings = read_json(path)
     _check_names(path, settings)
-    if settings.get("use_residual"):
-        raise UnsupportedModel(f"{path}: use_residual = {settings['use_residual']!r} is not supported")
     activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     if not activation.startswith("torch."):
         raise UnsupportedModel(f"{path}: activation_function {activation!r} is code that vecmill does not know")
@@ -140,4 +149,5 @@ def _read_dense(folder: Path) -> Dense:
         out_features=positive(settings, "out_features", folder),
         bias=bool(settings.get("bias", True)),
         activation=activation.rsplit(".", 1)[-1],
+        residual=bool(settings.get("use_residual")),
     )

@@ -5,16 +5,29 @@ settings, config_sentence_transformers.json the prompts. A folder without module
 mean pooling, a language model its last token, as sentence-transformers has it. What a static model is says static.py.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.core import Output
+from vecmill.errors import CorruptFile, MissingFile
 from vecmill.model.jsonfile import positive, read_first, read_json
-from vecmill.model.modules import POOLINGS, Dense, Normalize, Tail, read_modules, read_pooling, read_tail
+from vecmill.model.modules import POOLINGS, Dense, LayerNorm, Normalize, Tail, read_modules, read_pooling, read_tail
 from vecmill.model.static import STATIC, find_static, read_limit, read_table
+from vecmill.model.tasks import (
+    Classifier,
+    Mark,
+    Splade,
+    Task,
+    YesNo,
+    detect,
+    has_types,
+    read_scores,
+    read_splade,
+)
 
-__all__ = ["POOLINGS", "Dense", "ModelSpec", "Normalize", "Tail", "read_json", "read_spec"]
+__all__ = ["POOLINGS", "Dense", "LayerNorm", "ModelSpec", "Normalize", "Tail", "read_json", "read_spec"]
 
 IMPLIED_PROMPTS = ("query", "document")
 """Prompts that sentence-transformers knows without being told, empty by default."""
@@ -28,14 +41,6 @@ TRANSFORMER_CONFIGS = (
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 )
-
-OTHER_TASKS = {
-    "ForSequenceClassification": "a classifier or reranker",
-    "ForTokenClassification": "a token tagger",
-    "ForQuestionAnswering": "a question answerer",
-    "ForMultipleChoice": "a chooser of answers",
-}
-"""Endings of `architectures` that say what a checkpoint without a pooling was trained for."""
 
 WIDTHS = ("hidden_size", "dim", "n_embd")
 """What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed n_embd."""
@@ -62,13 +67,16 @@ class ModelSpec:
         max_tokens: Most tokens of an input, special tokens included.
         first_position: Row of the position table that the first token gets.
         lowercase: Lowercase every text before the tokenizer's own normaliser.
-        pooling: Modes of `POOLINGS`, concatenated in this order.
-        include_prompt: False leaves the prompt's tokens out of the pooling.
+        pooling: Modes of `POOLINGS`, concatenated in this order; none where it gives no vectors.
         tail: Modules after the pooling, in order.
-        dims: Numbers of a vector.
+        dims: Numbers of a vector; 0 where it gives none.
         prompts: Prompt by name, put before each text.
         default_prompt: Name of the prompt used where the caller names none.
         skips_unknown: Unknown tokens are left out, as model2vec does.
+        task: What it was trained for, one of `TASKS`.
+        scores: How a classifier or reranker scores.
+        sparse: How a sparse encoder weighs vocabulary entries.
+        mark: A place in each input that the graph wants to know; None where it wants none.
     """
 
     folder: Path
@@ -79,13 +87,32 @@ class ModelSpec:
     max_tokens: int
     first_position: int = 0
     lowercase: bool
-    pooling: tuple[str, ...]
-    include_prompt: bool
-    tail: Tail
-    dims: int
+    pooling: tuple[str, ...] = ()
+    tail: Tail = ()
+    dims: int = 0
     prompts: dict[str, str]
     default_prompt: str | None
     skips_unknown: bool = False
+    task: Task = "embed"
+    scores: Classifier | YesNo | None = None
+    sparse: Splade | None = None
+    mark: Mark | None = None
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """What it can be asked for; the first is what it is for."""
+        rows: dict[Output, bool] = {
+            "dense": self.dims > 0,
+            "scores": self.scores is not None,
+            "sparse": self.sparse is not None,
+            "multi": self.dims > 0 and self.family != STATIC,
+        }
+        return tuple(output for output, given in rows.items() if given)
+
+    def width(self, output: Output) -> int:
+        """Numbers of a value of an output; 0 where they differ."""
+        widths: dict[Output, int] = {"dense": self.dims, "scores": len(self.scores.labels) if self.scores else 0}
+        return widths.get(output, 0)
 
     @property
     def normalized(self) -> bool:
@@ -93,26 +120,26 @@ class ModelSpec:
         return bool(self.tail) and isinstance(self.tail[-1], Normalize)
 
 
-def read_spec(folder: Path) -> ModelSpec:
+def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
     """Read a checkpoint folder.
+
+    Args:
+        folder: Where it is.
+        task: What it is to answer; None leaves that to what it was trained for.
 
     Raises:
         MissingFile: A file or a key that is needed is absent.
         CorruptFile: A file is not JSON or says something that cannot be.
-        UnsupportedModel: The chain holds a module that vecmill does not know.
+        UnsupportedModel: The chain holds a module that vecmill does not know, or the task is none that is served.
     """
     modules = read_modules(folder)
     if place := find_static(folder, modules):
         return _read_static(folder, place, modules)
     transformer = folder / modules[0][1]
     config = read_json(transformer / "config.json")
-    _refuse_other_tasks(folder, config, modules)
-    width = positive(config, next((name for name in WIDTHS if name in config), WIDTHS[0]), transformer)
-    pooling, include_prompt, rest = read_pooling(folder, modules[1:], width, _bare_pooling(config))
-    tail = tuple(read_tail(folder, kind, path) for kind, path in rest)
     settings = read_first(transformer, TRANSFORMER_CONFIGS)
     prompts = read_json(folder / "config_sentence_transformers.json", optional=True)
-    return ModelSpec(
+    common = ModelSpec(
         folder=folder,
         transformer=transformer,
         family=_family(config, transformer),
@@ -121,13 +148,43 @@ def read_spec(folder: Path) -> ModelSpec:
         max_tokens=_max_tokens(config, settings, transformer),
         first_position=_first_position(config, transformer),
         lowercase=bool(settings.get("do_lower_case")),
-        pooling=pooling,
-        include_prompt=include_prompt,
-        tail=tail,
-        dims=_dims(folder, width * len(pooling), tail),
         prompts=_prompts(prompts, folder),
         default_prompt=prompts.get("default_prompt_name"),
+        task=task or detect(folder, config, modules),
     )
+    return HEADS[common.task](common, modules)
+
+
+def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
+    width = next((name for name in WIDTHS if name in spec.config), WIDTHS[0])
+    numbers = positive(spec.config, width, spec.transformer)
+    pooling, include_prompt, rest = read_pooling(spec.folder, modules[1:], numbers, _bare_pooling(spec.config))
+    tail = tuple(read_tail(spec.folder, kind, path) for kind, path in rest)
+    return replace(
+        spec,
+        pooling=pooling,
+        tail=tail,
+        dims=_dims(spec.folder, numbers * len(pooling), tail),
+        mark=None if include_prompt or not any(spec.prompts.values()) else "prompt",
+    )
+
+
+def _scorer(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
+    scores = read_scores(spec.folder, spec.config, modules)
+    return replace(spec, scores=scores, mark="second" if has_types(spec.family, spec.config) else None)
+
+
+def _weigher(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
+    return replace(spec, sparse=read_splade(spec.folder, modules))
+
+
+HEADS: dict[Task, Callable[[ModelSpec, list[tuple[str, str]]], ModelSpec]] = {
+    "embed": _embedder,
+    "classify": _scorer,
+    "rerank": _scorer,
+    "sparse": _weigher,
+}
+"""Task to what the checkpoint says of its head."""
 
 
 def _bare_pooling(config: dict[str, Any]) -> str:
@@ -135,14 +192,6 @@ def _bare_pooling(config: dict[str, Any]) -> str:
     architecture = next(iter(config.get("architectures") or []), "")
     causal = str(architecture).endswith("ForCausalLM") and config.get("is_causal", True)
     return "lasttoken" if causal else "mean"
-
-
-def _refuse_other_tasks(folder: Path, config: dict[str, Any], modules: list[tuple[str, str]]) -> None:
-    """A reranker answered with pooled states would give vectors that nobody trained."""
-    architecture = next(iter(config.get("architectures") or []), "")
-    for ending, what in OTHER_TASKS.items():
-        if len(modules) == 1 and str(architecture).endswith(ending):
-            raise UnsupportedModel(f"{folder}: {architecture} is {what}; only embedding models are served so far")
 
 
 def _read_static(folder: Path, place: Path, modules: list[tuple[str, str]]) -> ModelSpec:
@@ -160,7 +209,6 @@ def _read_static(folder: Path, place: Path, modules: list[tuple[str, str]]) -> M
         max_tokens=read_limit(place, config, by_chain=by_chain),
         lowercase=False,
         pooling=("mean",),
-        include_prompt=True,
         tail=tail,
         dims=_dims(folder, table.dims, tail),
         prompts=_prompts(prompts, folder),
@@ -175,6 +223,8 @@ def _dims(folder: Path, width: int, tail: Tail) -> int:
             if module.in_features != width:
                 raise CorruptFile(f"{module.folder}: takes {module.in_features} numbers, gets {width} in {folder}")
             width = module.out_features
+        if isinstance(module, LayerNorm) and module.dims != width:
+            raise CorruptFile(f"{module.folder}: takes {module.dims} numbers, gets {width} in {folder}")
     return width
 
 

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
+from vecmill.core import Pair
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.model.pairs import PairFrame
 from vecmill.model.spec import ModelSpec, read_json
 from vecmill.model.static import STATIC
+from vecmill.model.tasks import Template, YesNo
 from vecmill.model.tokenizer_class import apply_class, class_name, token_text
 
 CHARS_PER_TOKEN = 24
@@ -33,10 +36,12 @@ class Tokens:
     Attributes:
         ids: int32 [length], special tokens included.
         truncated: Whether it was cut to the limit.
+        mark: The place that the model's graph wants to know, as `ModelSpec.mark` says; 0 where it wants none.
     """
 
     ids: NDArray[np.int32]
     truncated: bool
+    mark: int = 0
 
 
 class Tokenizer:
@@ -57,6 +62,9 @@ class Tokenizer:
         self.max_tokens = spec.max_tokens
         self.vocab_size = spec.vocab_size
         self._head, self._tail = _frame(self.native, spec.transformer) if spec.family != STATIC else ([], [])
+        self._pairs = PairFrame.read(self.native) if spec.scores else None
+        self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
+        self._marks_prompt = spec.mark == "prompt"
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
         self._room = spec.max_tokens - len(self._head) - len(self._tail)
         if self._room < 1:
@@ -66,20 +74,68 @@ class Tokenizer:
     def encode(self, texts: list[str], prompt: str = "") -> list[Tokens]:
         """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name."""
         prefixed = [prompt + text for text in texts] if prompt else texts
-        encodings = self.native.encode_batch_fast([self._shorten(text) for text in prefixed], add_special_tokens=False)
-        return [self._fit(encoding.ids) for encoding in encodings]
+        end = self._end_of(prompt)
+        return [self._fit(ids, end) for ids in self._bare_ids(prefixed)]
 
     def encode_ids(self, arrays: list[list[int]], prompt: str = "") -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
-        return [self._fit(before + self._bare(ids)) for ids in arrays]
+        end = self._end_of(prompt)
+        return [self._fit(before + self._bare(ids), end) for ids in arrays]
 
-    def _fit(self, ids: list[int]) -> Tokens:
+    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None) -> list[Tokens]:
+        """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
+
+        Args:
+            pairs: The texts.
+            instruction: For a language model, what to look for; None is its own default.
+        """
+        if self._template is not None:
+            return self._fill(self._template, pairs, instruction)
+        frame = self._pairs or PairFrame([], [], [], typed=False)
+        once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
+        firsts = dict(zip(once, self._bare_ids(once), strict=True))
+        seconds = self._bare_ids([pair.second for pair in pairs])
+        return [self._join(frame, firsts[pair.first], second) for pair, second in zip(pairs, seconds, strict=True)]
+
+    def _join(self, frame: PairFrame, first: list[int], second: list[int]) -> Tokens:
+        room = self.max_tokens - frame.size
+        kept = first if len(first) < room else first[: room // 2]
+        head = [*frame.head, *kept, *frame.middle]
+        rest = second[: room - len(kept)]
+        ids = np.array([*head, *rest, *frame.tail], dtype=np.int32)
+        cut = len(kept) + len(rest) < len(first) + len(second)
+        return Tokens(ids, truncated=cut, mark=len(head) if frame.typed else len(ids))
+
+    def _fill(self, template: Template, pairs: list[Pair], instruction: str | None) -> list[Tokens]:
+        """A language model is asked; of the question only the end, which is the second text's, is cut."""
+        wish = instruction or template.instruction
+        bodies = [template.body.format(instruction=wish, first=pair.first, second=pair.second) for pair in pairs]
+        head, tail = self._bare_ids([template.head, template.tail])
+        room = max(1, self.max_tokens - len(head) - len(tail))
+        return [
+            Tokens(np.array([*head, *ids[:room], *tail], dtype=np.int32), truncated=len(ids) > room)
+            for ids in self._bare_ids(bodies)
+        ]
+
+    def _bare_ids(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text without special tokens."""
+        encodings = self.native.encode_batch_fast([self._shorten(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def _end_of(self, prompt: str) -> int:
+        """Where a prompt ends, the special tokens before it included; 0 where nobody asks."""
+        if not self._marks_prompt or not prompt:
+            return 0
+        return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
+
+    def _fit(self, ids: list[int], end: int = 0) -> Tokens:
         start = max(0, len(ids) - self._room) if self._keeps_end else 0
         kept = self._head + ids[start : start + self._room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
-        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room)
+        # A pooling that leaves the prompt out has at least the last token.
+        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room, mark=min(end, len(kept) - 1))
 
     def _bare(self, ids: list[int]) -> list[int]:
         head, tail = len(self._head), len(self._tail)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from vecmill.config import PRECISION_NAMES, Settings
-from vecmill.core import Request
+from vecmill.core import Pair, Request
 from vecmill.engine.base import choose, load_engine
 from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
@@ -103,7 +103,7 @@ def load(
     """
     started = time.perf_counter()
     checkpoint = resolve(reference, settings, say=say)
-    spec = read_spec(checkpoint.folder)
+    spec = read_spec(checkpoint.folder, None if settings.task == "auto" else settings.task)
     precision = PRECISION_NAMES.get(settings.precision, settings.precision)
     kind = choose(spec) if settings.engine == "auto" else settings.engine
     if kind != "static":  # a table has no attention
@@ -119,16 +119,18 @@ def load(
 
 
 def warm_up(model: ServedModel) -> None:
-    """Make a real embedding.
+    """Answer a real request.
 
     Raises:
         UnsupportedModel: It failed or gave no vector.
     """
+    text = _known_text(model.tokenizer)
+    one = Pair(text, text) if model.spec.task == "rerank" else text
     try:
-        model.compute(Request(model=model.name, inputs=[_known_text(model.tokenizer)]))
+        model.compute(Request(model=model.name, inputs=[one], outputs=model.spec.outputs[:1]))
     except RequestError as error:
         model.close()
-        raise UnsupportedModel(f"{model.spec.folder}: the first embedding failed: {error}") from error
+        raise UnsupportedModel(f"{model.spec.folder}: the first request failed: {error}") from error
 
 
 def _known_text(tokenizer: Tokenizer, liked: str = "warm-up") -> str:

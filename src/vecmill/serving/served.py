@@ -4,20 +4,18 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from vecmill.config import Settings
-from vecmill.core import Options, Request, Result, Timings
-from vecmill.engine.base import Engine, usable_cpus
-from vecmill.errors import InputTooLong, InvalidRequest
+from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
+from vecmill.engine.base import Column, Engine, usable_cpus
+from vecmill.errors import InputTooLong, InvalidRequest, WrongTask
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer, Tokens
 from vecmill.model.vocabulary import read_token_ids
 from vecmill.serving.events import Events
-from vecmill.serving.finish import finish
-from vecmill.serving.runner import Runner
+from vecmill.serving.finish import ACTIVATIONS, shorten
+from vecmill.serving.runner import Job, Runner
 
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
@@ -68,7 +66,7 @@ class ServedModel:
         self.runner = Runner(
             name,
             engine,
-            dims=spec.dims,
+            widths={output: spec.width(output) for output in spec.outputs},
             batch_tokens=settings.batch_tokens,
             max_queue_tokens=settings.max_queue_tokens,
             events=events,
@@ -87,9 +85,8 @@ class ServedModel:
             prepared = self.prepare(request)
         else:
             prepared = await asyncio.get_running_loop().run_in_executor(self._tokenizing, self.prepare, request)
-        job = self.runner.submit([tokens.ids for tokens in prepared.tokens])
-        rows = await asyncio.wrap_future(job.future)
-        return self._result(request, prepared, rows, started)
+        columns = await asyncio.wrap_future(self._queue(request, prepared).future)
+        return self._result(request, prepared, columns, started)
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
@@ -99,8 +96,8 @@ class ServedModel:
         """
         started = time.perf_counter()
         prepared = self.prepare(request)
-        rows = self.runner.submit([tokens.ids for tokens in prepared.tokens]).future.result()
-        return self._result(request, prepared, rows, started)
+        columns = self._queue(request, prepared).future.result()
+        return self._result(request, prepared, columns, started)
 
     def prepare(self, request: Request) -> Prepared:
         """Check and tokenise.
@@ -123,18 +120,29 @@ class ServedModel:
         self.runner.close()
         self._tokenizing.shutdown()
 
+    def _queue(self, request: Request, prepared: Prepared) -> Job:
+        marks = [tokens.mark for tokens in prepared.tokens] if self.spec.mark else None
+        return self.runner.submit([tokens.ids for tokens in prepared.tokens], request.outputs, marks)
+
     def _check(self, request: Request) -> None:
+        for output in request.outputs:
+            if output not in self.spec.outputs:
+                raise WrongTask(self.name, output, self.spec.outputs)
+        if request.ranks and self.spec.width("scores") != 1:
+            raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
         count, limit = len(request.inputs), self._settings.max_inputs
         if not count:
             raise InvalidRequest("input is an empty list; at least one input is needed", param="input")
         if count > limit:
             raise InvalidRequest(f"{count} inputs; a request may hold at most {limit}", param="input")
-        for number, text in enumerate(request.inputs):
-            if not text:
-                kind = "string" if isinstance(text, str) else "list of token ids"
+        for number, one in enumerate(request.inputs):
+            if not one:
+                kind = "string" if isinstance(one, str) else "list of token ids"
                 raise InvalidRequest(f"input[{number}] is an empty {kind}; every input needs content", param="input")
+            if isinstance(one, Pair) and not (one.first and one.second):
+                raise InvalidRequest(f"input[{number}] is a pair with an empty text; both need content", param="input")
         dimensions, dims = request.options.dimensions, self.spec.dims
-        if dimensions is not None and not 1 <= dimensions <= dims:
+        if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
             raise InvalidRequest(f"dimensions is {dimensions}; {self.name} allows 1 to {dims}", param="dimensions")
 
     def _prompt(self, options: Options) -> str:
@@ -147,12 +155,15 @@ class ServedModel:
         return self.spec.prompts[name]
 
     def _tokenize(self, request: Request, prompt: str) -> tuple[list[Tokens], str | None]:
-        texts = [text for text in request.inputs if isinstance(text, str)]
-        arrays = [ids for ids in request.inputs if not isinstance(ids, str)]
-        if not arrays:
-            return self.tokenizer.encode(texts, prompt), None
+        texts = [one for one in request.inputs if isinstance(one, str)]
+        pairs = [one for one in request.inputs if isinstance(one, Pair)]
+        arrays = [one for one in request.inputs if isinstance(one, list)]
+        if max(len(texts), len(pairs), len(arrays)) < len(request.inputs):
+            raise InvalidRequest("input mixes strings, token ids and pairs; send one kind", param="input")
+        if pairs:
+            return self._tokenize_pairs(pairs, request.options), None
         if texts:
-            raise InvalidRequest("input mixes strings and token ids; send one kind", param="input")
+            return self.tokenizer.encode(texts, prompt), None
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
@@ -162,6 +173,11 @@ class ServedModel:
         if reading.texts is None:
             return self.tokenizer.encode_ids(arrays, prompt), reading.vocabulary
         return self.tokenizer.encode(reading.texts, prompt), reading.vocabulary
+
+    def _tokenize_pairs(self, pairs: list[Pair], options: Options) -> list[Tokens]:
+        if self.spec.scores is None:
+            raise InvalidRequest(f"input holds pairs of texts, which {self.name} does not read together", param="input")
+        return self.tokenizer.encode_pairs(pairs, options.instruction)
 
     def _refuse_unknown(self, tokens: list[Tokens]) -> None:
         """Without special tokens a text of spaces, or of unknown words, has nothing to embed."""
@@ -180,12 +196,20 @@ class ServedModel:
                     code="context_length_exceeded",
                 )
 
-    def _result(self, request: Request, prepared: Prepared, rows: NDArray[np.float32], started: float) -> Result:
-        rows = finish(rows, request.options)
+    def _result(self, request: Request, prepared: Prepared, columns: list[Column], started: float) -> Result:
+        given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True))
+        options, scores = request.options, given.get("scores", nothing())
+        if self.spec.scores and not options.raw_scores:
+            scores = ACTIVATIONS[self.spec.scores.activation](scores)
+        rows = shorten(given["dense"], options.dimensions) if "dense" in given else nothing()
         total = time.perf_counter() - started
         return Result(
             model=self.name,
             rows=rows,
+            sparse=given.get("sparse", []),
+            multi=given.get("multi", []),
+            scores=scores,
+            labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
             truncated=sum(one.truncated for one in prepared.tokens),
             token_vocabulary=prepared.vocabulary,
@@ -194,4 +218,11 @@ class ServedModel:
 
 
 def _small(request: Request) -> bool:
-    return sum(len(text) if isinstance(text, str) else INLINE_CHARS + 1 for text in request.inputs) <= INLINE_CHARS
+    return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
+
+
+def _chars(one: Input) -> int:
+    """Characters to tokenise; ids count as many, because whose they are takes time to tell."""
+    if isinstance(one, Pair):
+        return len(one.first) + len(one.second)
+    return len(one) if isinstance(one, str) else INLINE_CHARS + 1

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import UnsupportedModel
+from vecmill.graph.activations import activation
 from vecmill.graph.attention import attention, attention_of_one, equal_heads, one_token
-from vecmill.graph.ops import Graph, activation, add_norm, embed_norm, linear
+from vecmill.graph.ops import Graph, add_norm, embed_norm, linear
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
@@ -113,7 +114,7 @@ class Layer:
 def embeddings(
     graph: Graph, config: Config, weights: Weights, *, width: int | None = None, first: int = 0, types: bool = True
 ) -> str:
-    """LayerNorm(word + position + type), the type being 0 throughout and so folded into the positions.
+    """LayerNorm(word + position + type); where the type is 0 throughout it is folded into the positions.
 
     Args:
         graph: Where to emit.
@@ -126,10 +127,11 @@ def embeddings(
     width = width or config.hidden_size
     words = weights.array(WORDS, config.vocab_size, width)
     positions = weights.array("embeddings.position_embeddings.weight", config.max_position_embeddings, width)[first:]
-    if types:
-        kinds = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, width)
-        positions = positions + kinds[0]
-    return embed_norm(graph, words, positions, norm(weights, "embeddings.LayerNorm", width), config.layer_norm_eps)
+    kinds = weights.array("embeddings.token_type_embeddings.weight", config.type_vocab_size, width) if types else None
+    if kinds is not None and graph.mark != "second":
+        positions, kinds = positions + kinds[0], None
+    scales = norm(weights, "embeddings.LayerNorm", width)
+    return embed_norm(graph, words, positions, scales, config.layer_norm_eps, kinds)
 
 
 def encoder(

@@ -31,6 +31,8 @@ from vecmill.graph.rope import Rope, rotary
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
+__all__ = ["PREFIXES", "WORDS", "states"]
+
 
 class Config(Decoder, kw_only=True):
     """What this graph reads of config.json; defaults are those of transformers' Gemma3TextConfig.

@@ -9,10 +9,12 @@ from typing import ClassVar
 import msgspec
 
 from vecmill.graph.families.bert import Size
-from vecmill.graph.families.llama import LOCAL, Rotated, check_decoder, decoder
+from vecmill.graph.families.llama import LOCAL, PREFIXES, WORDS, Rotated, check_decoder, decoder
 from vecmill.graph.ops import Graph
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
+
+__all__ = ["PREFIXES", "WORDS", "states"]
 
 
 class Qwen2(Rotated, kw_only=True):

@@ -1,0 +1,199 @@
+"""What a checkpoint was trained to answer, and the settings of each answer.
+
+The chain of modules says it where there is one, then `architectures` of config.json, then, for the few kinds that no
+file tells from their neighbours, the name. `--task` overrides all of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vecmill.errors import CorruptFile, UnsupportedModel
+from vecmill.model.jsonfile import read_json
+
+Task = Literal["embed", "classify", "rerank", "sparse"]
+TASKS: tuple[Task, ...] = ("embed", "classify", "rerank", "sparse")
+
+Mark = Literal["second", "prompt"]
+"""A place in each input that a graph wants to know: where the second text begins, whose tokens have another type; where
+the prompt ends, which the pooling leaves out."""
+
+CLASSIFIER = "ForSequenceClassification"
+LANGUAGE_MODEL = "ForCausalLM"
+
+UNANSWERED = {
+    "ForTokenClassification": "a token tagger",
+    "ForQuestionAnswering": "a question answerer",
+    "ForMultipleChoice": "a chooser of answers",
+}
+"""Endings of `architectures` that vecmill does not answer for."""
+
+TYPES = {"bert": 2, "electra": 2, "albert": 2, "nomic_bert": 2, "jina_bert": 2, "new": 1, "gte": 1}
+"""Families whose graphs take token types, and how many there are where config.json does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """Scores of labels from the family's own classification head.
+
+    Attributes:
+        labels: Names by number, as `id2label` has them.
+        activation: What makes probabilities of scores: "sigmoid" for one label or for many at once, else "softmax".
+    """
+
+    labels: tuple[str, ...]
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
+class YesNo:
+    """The score of a reranker that is a language model: its logit of one token less that of another.
+
+    Attributes:
+        true: The token that says yes.
+        false: The token that says no; None leaves it at the first logit.
+        template: What the two texts are put into.
+    """
+
+    true: int
+    false: int | None
+    template: "Template"
+
+    labels = ("relevance",)
+    activation = "sigmoid"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Frame and body of a prompt, the body with {instruction}, {first} and {second}; only the body is ever cut."""
+
+    head: str
+    body: str
+    tail: str
+    instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Splade:
+    """Weights of vocabulary entries from the masked language model (Formal et al., arXiv 2109.10086).
+
+    Attributes:
+        pooling: "max" or "sum" over tokens.
+        twice: log1p is applied twice, as OpenSearch's models have it (arXiv 2504.14839).
+    """
+
+    pooling: str = "max"
+    twice: bool = False
+
+
+QWEN3 = Template(
+    head="<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n',
+    body="<Instruct>: {instruction}\n<Query>: {first}\n<Document>: {second}",
+    tail="<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    instruction="Given a web search query, retrieve relevant passages that answer the query",
+)
+"""How Qwen3-Reranker is asked (its model card)."""
+
+Modules = Sequence[tuple[str, str]]
+Evidence = Callable[[str, str, frozenset[str], int], bool]
+"""Whether files speak for a task, by the name, the architecture, the kinds of modules and the number of labels."""
+
+EVIDENCE: tuple[tuple[Task, Evidence], ...] = (
+    ("sparse", lambda _name, _made, kinds, _labels: "SpladePooling" in kinds),
+    ("rerank", lambda _name, _made, kinds, _labels: "LogitScore" in kinds),
+    ("embed", lambda _name, _made, kinds, _labels: bool(kinds - {"Transformer"})),
+    ("rerank", lambda _name, made, _kinds, labels: made.endswith(CLASSIFIER) and labels == 1),
+    ("classify", lambda _name, made, _kinds, _labels: made.endswith(CLASSIFIER)),
+    ("rerank", lambda name, made, _kinds, _labels: made.endswith(LANGUAGE_MODEL) and "rerank" in name),
+    ("sparse", lambda name, made, _kinds, _labels: made.endswith("ForMaskedLM") and "splade" in name),
+    ("embed", lambda _name, _made, _kinds, _labels: True),
+)
+"""Task to what speaks for it; the first row that holds counts."""
+
+
+def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
+    """The task of a checkpoint.
+
+    Raises:
+        UnsupportedModel: It was trained for something that vecmill does not answer.
+    """
+    architecture = _architecture(config)
+    kinds = frozenset(kind for kind, _ in modules)
+    for ending, what in UNANSWERED.items():
+        if kinds == {"Transformer"} and architecture.endswith(ending):
+            tasks = ", ".join(TASKS)
+            raise UnsupportedModel(f"{folder}: {architecture} is {what}; served are: {tasks}")
+    name = "/".join(folder.parts[-3:]).lower()  # a hub's cache names the model two folders up
+    count = len(labels(config, folder)) if architecture.endswith(CLASSIFIER) else 0
+    return next(task for task, holds in EVIDENCE if holds(name, architecture, kinds, count))
+
+
+def labels(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    """Names of labels by number; transformers' own where config.json has none.
+
+    Raises:
+        CorruptFile: The numbers are not 0, 1, 2 ...
+    """
+    named = config.get("id2label")
+    if not isinstance(named, dict) or not named:
+        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels") or 2)))
+    by_number = {int(number): str(label) for number, label in named.items()}
+    if sorted(by_number) != list(range(len(by_number))):
+        numbers = ", ".join(map(str, sorted(by_number)))
+        raise CorruptFile(f"{folder / 'config.json'}: id2label names the numbers {numbers}, wanted 0, 1, 2 ...")
+    return tuple(by_number[number] for number in range(len(by_number)))
+
+
+def read_classifier(config: dict[str, Any], folder: Path) -> Classifier:
+    """Labels, and what their scores become."""
+    names = labels(config, folder)
+    several = config.get("problem_type") == "multi_label_classification"
+    return Classifier(names, "sigmoid" if several or len(names) == 1 else "softmax")
+
+
+def read_scores(folder: Path, config: dict[str, Any], modules: Modules) -> Classifier | YesNo:
+    """How a classifier or reranker scores.
+
+    Raises:
+        UnsupportedModel: A language model without the tokens "yes" and "no", or asked in an unknown way.
+    """
+    place = next((path for kind, path in modules if kind == "LogitScore"), None)
+    if place is None and not _architecture(config).endswith(LANGUAGE_MODEL):
+        return read_classifier(config, folder)
+    if place is None:
+        words = read_json(folder / modules[0][1] / "tokenizer.json").get("model", {}).get("vocab", {})
+        if not isinstance(words, dict) or "yes" not in words or "no" not in words:
+            raise UnsupportedModel(f"{folder}: the tokenizer has no tokens 'yes' and 'no', with which it would score")
+        return YesNo(int(words["yes"]), int(words["no"]), QWEN3)
+    settings = read_json(folder / place / "config.json")
+    template = read_json(folder / "tokenizer_config.json", optional=True).get("chat_template") or ""
+    file = folder / "chat_template.jinja"
+    template = file.read_text(encoding="utf-8") if file.is_file() else template
+    if "Judge whether the Document meets" not in str(template):
+        raise UnsupportedModel(f"{folder}: a reranker whose chat template is not Qwen3-Reranker's is not supported")
+    return YesNo(int(settings["true_token_id"]), settings.get("false_token_id"), QWEN3)
+
+
+def read_splade(folder: Path, modules: Modules) -> Splade:
+    """How weights are pooled; SPLADE's own way where no module says.
+
+    Raises:
+        UnsupportedModel: A setting is unknown.
+    """
+    place = next((path for kind, path in modules if kind == "SpladePooling"), None)
+    settings = {} if place is None else read_json(folder / place / "config.json")
+    pooling, activation = settings.get("pooling_strategy", "max"), settings.get("activation_function", "relu")
+    if pooling not in {"max", "sum"} or activation not in {"relu", "log1p_relu"}:
+        raise UnsupportedModel(f"{folder}: SPLADE with {pooling!r} and {activation!r} is not supported")
+    return Splade(pooling, twice=activation == "log1p_relu")
+
+
+def has_types(family: str, config: dict[str, Any]) -> bool:
+    """Whether the second text of a pair has a type of its own."""
+    return family in TYPES and int(config.get("type_vocab_size", TYPES[family])) > 1
+
+
+def _architecture(config: dict[str, Any]) -> str:
+    return str(next(iter(config.get("architectures") or []), ""))
