@@ -139,6 +139,8 @@ def write_dense(folder: Path, settings: dict[str, Any]) -> None:
     tensors = {"linear.weight": random_tensor(rng, (settings["out_features"], settings["in_features"]))}
     if settings["bias"]:
         tensors["linear.bias"] = random_tensor(rng, (settings["out_features"],))
+    if settings.get("use_residual") and settings["in_features"] != settings["out_features"]:
+        tensors["residual.weight"] = random_tensor(rng, (settings["out_features"], settings["in_features"]))
     save_file(tensors, folder / "model.safetensors")
 
 

@@ -78,7 +78,8 @@ def write(folder: Path, native: Tokenizer, kind: str, specials: list[str], **set
     bert = "[CLS]" in specials
     first, last = ("[CLS]", "[SEP]") if bert else ("<s>", "</s>")
     ids = [(token, native.token_to_id(token)) for token in (first, last)]
-    native.post_processor = processors.TemplateProcessing(single=f"{first} $A {last}", special_tokens=ids)
+    pair = f"{first} $A {last} $B:1 {last}:1" if bert else f"{first} $A {last} {last} $B {last}"
+    native.post_processor = processors.TemplateProcessing(single=f"{first} $A {last}", pair=pair, special_tokens=ids)
     mask = "[MASK]" if bert else "<mask>"
     native.add_special_tokens([AddedToken(token, lstrip=token == "<mask>", normalized=False) for token in specials])
     native.save(str(folder / "tokenizer.json"))

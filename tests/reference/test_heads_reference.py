@@ -63,9 +63,15 @@ def test_dense(tmp_path: Path, activation: str, *, normalize: bool) -> None:
     assert_same(write_modules(write_bert(tmp_path), dense=dense, normalize=normalize))
 
 
-@pytest.mark.parametrize("settings", [{"bias": False}, {"out_features": 40}, {"module_output_name": None}])
+RESIDUAL = {"use_residual": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"bias": False}, {"out_features": 40}, {"module_output_name": None}, RESIDUAL, {**RESIDUAL, "out_features": 16}],
+)
 def test_dense_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """A Dense without bias, one that widens, and one as newer files spell it."""
+    """A Dense without bias, one that widens, one as newer files spell it, and ones that add what they were given."""
     assert_same(write_modules(write_bert(tmp_path), dense=settings))
 
 
@@ -109,3 +115,28 @@ def write_named(folder: Path, pooling: dict[str, Any]) -> Path:
     write_modules(write_bert(folder), normalize=False)
     write_json(folder / "1_Pooling/config.json", {"embedding_dimension": 16, **pooling})
     return folder
+
+
+def test_layer_norm(tmp_path: Path) -> None:
+    """A LayerNorm after the pooling, as the library saves it."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
+
+    model = SentenceTransformer(str(write_modules(write_bert(tmp_path / "bert"), normalize=False)), device="cpu")
+    norm = LayerNorm(16)
+    torch.nn.init.normal_(norm.norm.weight)
+    torch.nn.init.normal_(norm.norm.bias)
+    model.append(norm)
+    model.append(Normalize())
+    model.save(str(tmp_path / "saved"))
+    assert_same(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("mode", FLAGS)
+@pytest.mark.parametrize("name", ["query", "none"])
+def test_prompts_left_out_of_the_pooling(tmp_path: Path, mode: str, name: str) -> None:
+    """include_prompt false leaves the prompt's tokens, and the special ones before it, out of each pooling."""
+    pooling = {"pooling_mode": mode, "include_prompt": False}
+    prompts = {"prompts": {"query": "query : ", "none": ""}}
+    assert_same(write_modules(write_bert(tmp_path), pooling=pooling, prompts=prompts), prompt_name=name)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
 from vecmill.engine.base import Batch, Column, Engine, Ids, only_dense
-from vecmill.engine.onnx import REFUSALS, open_session, run_options
+from vecmill.engine.onnx import REFUSALS, open_session, run_options, unmarked
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.graph.heads import head_alone
 from vecmill.graph.ops import MARKS, POOLED, STATES, Given
@@ -87,7 +87,7 @@ class ExportedEngine(Engine):
         states = self._session.run([self._output], feeds, run_options(ids))[0].astype(np.float32, copy=False)
         given = {self._given: states}
         if self._spec.mark and self._given == STATES.name:
-            given[MARKS.name] = np.zeros(len(ids), dtype=np.int32) if marks is None else marks
+            given[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks
         return cast("Rows", self._head.run(list(DENSE), given)[0])
 
     def _depends_on_mates(self) -> bool:

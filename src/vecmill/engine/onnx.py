@@ -13,7 +13,9 @@ from vecmill.engine.base import Batch, Column, Engine, Ids
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
 from vecmill.graph.ops import INPUT, MARKS, Compiled
+from vecmill.graph.splade import weigh
 from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import Mark, Splade
 
 SPIN_US = 50
 """How long an idle compute thread busy-waits: enough for the gaps inside a pass, too short to starve the event loop.
@@ -60,7 +62,8 @@ class OnnxEngine(Engine):
         if wanted not in self._sessions:
             self._refuse_others(wanted)
             self.weight_bytes += self._open(wanted)
-        return batch.by_length(partial(self._run_equal, wanted))
+        summed = self._spec.sparse is not None and self._spec.sparse.pooling == "sum"
+        return batch.by_length(partial(self._run_singly if summed else self._run_equal, wanted))
 
     def close(self) -> None:
         """Give the memory back."""
@@ -81,17 +84,30 @@ class OnnxEngine(Engine):
     def _run_equal(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
         feeds = {INPUT: ids}
         if self._spec.mark:
-            feeds[MARKS.name] = np.zeros(len(ids), dtype=np.int32) if marks is None else marks
+            feeds[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks
         columns = self._sessions[outputs].run(list(outputs), feeds, run_options(ids))
         return [
-            _sparse(column) if output == "sparse" else column for output, column in zip(outputs, columns, strict=True)
+            self._sparse(column) if output == "sparse" else column
+            for output, column in zip(outputs, columns, strict=True)
+        ]
+
+    def _run_singly(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
+        """Row by row: the logarithms that some graphs sum have other bytes at another place of a batch."""
+        parts = [self._run_equal(outputs, row[None], marks) for row in ids]
+        return [[value for column in columns for value in column] for columns in zip(*parts, strict=True)]
+
+    def _sparse(self, rows: NDArray[np.float32]) -> list[Sparse]:
+        """Rows [rows, vocabulary] without their zeros."""
+        settings = self._spec.sparse or Splade()
+        entries = [np.flatnonzero(row) for row in rows]
+        return [
+            Sparse(some.astype(np.int32), weigh(row[some], settings)) for some, row in zip(entries, rows, strict=True)
         ]
 
 
-def _sparse(rows: NDArray[np.float32]) -> list[Sparse]:
-    """Rows [rows, vocabulary] without their zeros."""
-    entries = [np.flatnonzero(row) for row in rows]
-    return [Sparse(some.astype(np.int32), row[some]) for some, row in zip(entries, rows, strict=True)]
+def unmarked(mark: Mark, ids: Ids) -> Ids:
+    """The marks of rows [rows, length] that have no prompt and no second text, int32 [rows]."""
+    return np.full(len(ids), ids.shape[1] if mark == "second" else 0, dtype=np.int32)
 
 
 def run_options(ids: NDArray[np.int32]) -> ort.RunOptions | None:

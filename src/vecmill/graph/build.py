@@ -87,7 +87,9 @@ POOLED: set[Output] = {"dense", "scores"}
 
 
 def _only_token(spec: ModelSpec, outputs: Sequence[Output]) -> int | None:
-    """The one token whose last state is wanted; None where there are more."""
+    """The one token whose last state is wanted; None where there are more, or where it differs from row to row."""
+    if spec.mark == "prompt":
+        return None
     modes = {output: (pooling_of(spec),) if output == "scores" else spec.pooling for output in outputs}
     tokens = {ONE_TOKEN.get(mode) if output in POOLED else None for output, mode in modes.items()}
     return tokens.pop() if len(tokens) == 1 else None

@@ -16,6 +16,9 @@ from vecmill.model.weights import Weights, read_weights
 
 LENGTH_AXIS = 1
 
+INT64 = 7
+"""onnx.TensorProto.INT64."""
+
 LOWEST = float(np.finfo(np.float32).min)
 
 EPSILON = 1e-5
@@ -23,8 +26,11 @@ EPSILON = 1e-5
 
 
 def cls(graph: Graph, states: str) -> str:
-    """The state of the first token."""
-    return _token(graph, states, 0)
+    """The state of the first token that counts."""
+    if graph.mark != "prompt":
+        return _token(graph, states, 0)
+    places = graph.op("Cast", graph.op("Unsqueeze", MARKS.name, graph.integers(1)), to=INT64)
+    return graph.op("GatherND", states, places, batch_dims=1)
 
 
 def lasttoken(graph: Graph, states: str) -> str:

@@ -5,6 +5,9 @@ References: the classes `...ForMaskedLM` of transformers, SpladePooling of sente
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vecmill.errors import UnsupportedModel
 from vecmill.graph.activations import plain_activation
 from vecmill.graph.heads import LENGTH_AXIS, Encoded
@@ -23,7 +26,7 @@ class Layers:
         act: The key of config.json that says its activation, or that activation itself.
         norm: A LayerNorm after it.
         decoder: Its rows are the vocabulary; where the checkpoint has none it is the word table.
-        bias: Of the decoder.
+        bias: Of the decoder, where it is not `decoder.bias`.
     """
 
     dense: str
@@ -37,11 +40,11 @@ BERT = Layers(
     dense="cls.predictions.transform.dense",
     act="hidden_act",
     norm="cls.predictions.transform.LayerNorm",
-    decoder="cls.predictions.decoder.weight",
+    decoder="cls.predictions.decoder",
     bias="cls.predictions.bias",
 )
 ROBERTA = Layers(
-    dense="lm_head.dense", act="gelu", norm="lm_head.layer_norm", decoder="lm_head.decoder.weight", bias="lm_head.bias"
+    dense="lm_head.dense", act="gelu", norm="lm_head.layer_norm", decoder="lm_head.decoder", bias="lm_head.bias"
 )
 
 LAYERS = {
@@ -49,7 +52,7 @@ LAYERS = {
         dense="predictions.dense",
         act="hidden_act",
         norm="predictions.LayerNorm",
-        decoder="predictions.decoder.weight",
+        decoder="predictions.decoder",
         bias="predictions.bias",
     ),
     "bert": BERT,
@@ -58,18 +61,18 @@ LAYERS = {
         dense="vocab_transform",
         act="activation",
         norm="vocab_layer_norm",
-        decoder="vocab_projector.weight",
+        decoder="vocab_projector",
         bias="vocab_projector.bias",
     ),
     "electra": Layers(
         dense="generator_predictions.dense",
         act="gelu",
         norm="generator_predictions.LayerNorm",
-        decoder="generator_lm_head.weight",
+        decoder="generator_lm_head",
         bias="generator_lm_head.bias",
     ),
     "modernbert": Layers(
-        dense="head.dense", act="classifier_activation", norm="head.norm", decoder="decoder.weight", bias="decoder.bias"
+        dense="head.dense", act="classifier_activation", norm="head.norm", decoder="decoder", bias="decoder.bias"
     ),
     "mpnet": ROBERTA,
     "roberta": ROBERTA,
@@ -87,9 +90,10 @@ EPSILONS = {"distilbert": 1e-12, "modernbert": 1e-5, "mpnet": 1e-12}
 
 
 def splade(graph: Graph, x: Encoded) -> str:
-    """Token states to weights [rows, vocabulary], none below zero.
+    """Token states to [rows, vocabulary], none below zero: weights, or what `weigh` makes weights of.
 
-    The weight of a logit never falls as the logit grows, so the largest weight is that of the largest logit.
+    The weight of a logit never falls as the logit grows, so the largest weight is that of the largest logit, and its
+    logarithm is left to `weigh`: ONNX Runtime's gives other bytes at another place of a batch.
 
     Raises:
         UnsupportedModel: The family has no such head, or an activation is unknown.
@@ -97,18 +101,20 @@ def splade(graph: Graph, x: Encoded) -> str:
         CorruptFile: A tensor has another shape.
     """
     settings = x.spec.sparse or Splade()
-    logits = _logits(graph, x)
+    logits = graph.op("Relu", _logits(graph, x))
     if settings.pooling == "max":
-        return _weigh(graph, graph.op("ReduceMax", logits, graph.integers(LENGTH_AXIS), keepdims=0), settings)
-    return graph.op("ReduceSum", _weigh(graph, logits, settings), graph.integers(LENGTH_AXIS), keepdims=0)
-
-
-def _weigh(graph: Graph, x: str, settings: Splade) -> str:
-    """log(1 + relu(x)), the logarithm once or twice."""
-    x = graph.op("Relu", x)
+        return graph.op("ReduceMax", logits, graph.integers(LENGTH_AXIS), keepdims=0)
     for _ in range(1 + settings.twice):
-        x = graph.op("Log", graph.op("Add", x, graph.number(1.0)))
-    return x
+        logits = graph.op("Log", graph.op("Add", logits, graph.number(1.0)))
+    return graph.op("ReduceSum", logits, graph.integers(LENGTH_AXIS), keepdims=0)
+
+
+def weigh(values: NDArray[np.float32], settings: Splade) -> NDArray[np.float32]:
+    """Weights of what `splade` gives: log(1 + x), once or twice, where that is still to be done."""
+    times = 1 + settings.twice if settings.pooling == "max" else 0
+    for _ in range(times):
+        values = np.log1p(values)
+    return values
 
 
 def _logits(graph: Graph, x: Encoded) -> str:
@@ -124,10 +130,15 @@ def _logits(graph: Graph, x: Encoded) -> str:
     states = plain_activation(graph, states, _activation(spec, layers))
     norm = _norm(graph, weights, layers.norm, narrow)
     states = graph.op("LayerNormalization", states, *norm, axis=-1, epsilon=_epsilon(spec))
-    untied = layers.decoder in weights
-    table = (weights if untied else x.inner).array(layers.decoder if untied else x.words, spec.vocab_size, narrow)
-    shift = weights.array(layers.bias, spec.vocab_size) if layers.bias in weights else None
-    return linear(graph, states, table, shift)
+    untied = f"{layers.decoder}.weight" in weights
+    table = f"{layers.decoder}.weight" if untied else x.words
+    shift = next((name for name in (f"{layers.decoder}.bias", layers.bias) if name in weights), None)
+    return linear(
+        graph,
+        states,
+        (weights if untied else x.inner).array(table, spec.vocab_size, narrow),
+        None if shift is None else weights.array(shift, spec.vocab_size),
+    )
 
 
 def _activation(spec: ModelSpec, layers: Layers) -> str:

@@ -21,7 +21,7 @@ OLD_POOLING_KEYS = {
 """The flags of files written before sentence-transformers 5, in the order in which they concatenate."""
 
 
-FIRST = ("Transformer", "StaticEmbedding")
+FIRST = ("Transformer", "StaticEmbedding", "MLMTransformer")
 """Modules that a chain can begin with."""
 
 

@@ -171,7 +171,9 @@ def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
 
 def _scorer(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
     scores = read_scores(spec.folder, spec.config, modules)
-    return replace(spec, scores=scores, mark="second" if has_types(spec.family, spec.config) else None)
+    return replace(
+        spec, scores=scores, mark="second" if has_types(spec.family, spec.config, spec.transformer) else None
+    )
 
 
 def _weigher(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:

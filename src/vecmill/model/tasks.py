@@ -96,6 +96,9 @@ QWEN3 = Template(
 )
 """How Qwen3-Reranker is asked (its model card)."""
 
+BARE = {"Transformer", "MLMTransformer"}
+"""Modules that say nothing of a task."""
+
 Modules = Sequence[tuple[str, str]]
 Evidence = Callable[[str, str, frozenset[str], int], bool]
 """Whether files speak for a task, by the name, the architecture, the kinds of modules and the number of labels."""
@@ -103,7 +106,7 @@ Evidence = Callable[[str, str, frozenset[str], int], bool]
 EVIDENCE: tuple[tuple[Task, Evidence], ...] = (
     ("sparse", lambda _name, _made, kinds, _labels: "SpladePooling" in kinds),
     ("rerank", lambda _name, _made, kinds, _labels: "LogitScore" in kinds),
-    ("embed", lambda _name, _made, kinds, _labels: bool(kinds - {"Transformer"})),
+    ("embed", lambda _name, _made, kinds, _labels: bool(kinds - BARE)),
     ("rerank", lambda _name, made, _kinds, labels: made.endswith(CLASSIFIER) and labels == 1),
     ("classify", lambda _name, made, _kinds, _labels: made.endswith(CLASSIFIER)),
     ("rerank", lambda name, made, _kinds, _labels: made.endswith(LANGUAGE_MODEL) and "rerank" in name),
@@ -122,7 +125,7 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
     architecture = _architecture(config)
     kinds = frozenset(kind for kind, _ in modules)
     for ending, what in UNANSWERED.items():
-        if kinds == {"Transformer"} and architecture.endswith(ending):
+        if kinds <= BARE and architecture.endswith(ending):
             tasks = ", ".join(TASKS)
             raise UnsupportedModel(f"{folder}: {architecture} is {what}; served are: {tasks}")
     name = "/".join(folder.parts[-3:]).lower()  # a hub's cache names the model two folders up
@@ -190,9 +193,11 @@ def read_splade(folder: Path, modules: Modules) -> Splade:
     return Splade(pooling, twice=activation == "log1p_relu")
 
 
-def has_types(family: str, config: dict[str, Any]) -> bool:
-    """Whether the second text of a pair has a type of its own."""
-    return family in TYPES and int(config.get("type_vocab_size", TYPES[family])) > 1
+def has_types(family: str, config: dict[str, Any], folder: Path) -> bool:
+    """Whether the second text of a pair has a type of its own, which tokenizer_config.json may deny."""
+    named = read_json(folder / "tokenizer_config.json", optional=True).get("model_input_names")
+    given = not isinstance(named, list) or "token_type_ids" in named
+    return given and family in TYPES and int(config.get("type_vocab_size", TYPES[family])) > 1
 
 
 def _architecture(config: dict[str, Any]) -> str:

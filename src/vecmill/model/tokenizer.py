@@ -64,7 +64,7 @@ class Tokenizer:
         self._head, self._tail = _frame(self.native, spec.transformer) if spec.family != STATIC else ([], [])
         self._pairs = PairFrame.read(self.native) if spec.scores else None
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
-        self._marks_prompt = spec.mark == "prompt"
+        self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
         self._room = spec.max_tokens - len(self._head) - len(self._tail)
         if self._room < 1:
@@ -124,8 +124,10 @@ class Tokenizer:
         return [encoding.ids for encoding in encodings]
 
     def _end_of(self, prompt: str) -> int:
-        """Where a prompt ends, the special tokens before it included; 0 where nobody asks."""
-        if not self._marks_prompt or not prompt:
+        """The mark of a text alone: where its prompt ends, special tokens included; its end for want of a second."""
+        if self._mark == "second":
+            return self.max_tokens
+        if self._mark is None or not prompt:
             return 0
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
@@ -135,7 +137,8 @@ class Tokenizer:
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
         # A pooling that leaves the prompt out has at least the last token.
-        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room, mark=min(end, len(kept) - 1))
+        mark = min(end, len(kept) - 1) if self._mark == "prompt" else end
+        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room, mark=mark)
 
     def _bare(self, ids: list[int]) -> list[int]:
         head, tail = len(self._head), len(self._tail)

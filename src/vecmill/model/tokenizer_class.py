@@ -21,11 +21,13 @@ class Rules:
         model: The kind of vocabulary that it is for; a tokenizer of another kind is left alone.
         split: Sets the normaliser and the splitting.
         frame: The special tokens before and after a text, as setting and default; None keeps those of tokenizer.json.
+        pair: What follows the first of two texts, of the same two tokens.
     """
 
     model: type[models.Model]
     split: Callable[[Tokenizer, Settings], None]
     frame: tuple[tuple[str, str], tuple[str, str]] | None
+    pair: str = "{last} $B:1 {last}:1"
 
 
 def class_name(family: str, stated: str | None) -> str:
@@ -49,7 +51,8 @@ def apply_class(native: Tokenizer, kind: str, settings: Settings) -> None:
         return
     rules.split(native, settings)
     if rules.frame is not None:
-        _frame(native, *(token_text(settings, name, default) for name, default in rules.frame))
+        first, last = (token_text(settings, name, default) for name, default in rules.frame)
+        _frame(native, first, last, rules.pair)
 
 
 def token_text(settings: Settings, name: str, default: str) -> str:
@@ -58,11 +61,14 @@ def token_text(settings: Settings, name: str, default: str) -> str:
     return str(token["content"] if isinstance(token, dict) else token)
 
 
-def _frame(native: Tokenizer, first: str, last: str) -> None:
-    """Put these tokens around a text, where the vocabulary has them."""
+def _frame(native: Tokenizer, first: str, last: str, pair: str) -> None:
+    """Put these tokens around a text, and around two, where the vocabulary has them."""
     special = [(token, native.token_to_id(token)) for token in (first, last)]
     if all(number is not None for _, number in special):
-        native.post_processor = processors.TemplateProcessing(single=[first, "$A", last], special_tokens=special)
+        both = [first, "$A", *pair.format(last=last).split()]
+        native.post_processor = processors.TemplateProcessing(
+            single=[first, "$A", last], pair=both, special_tokens=special
+        )
 
 
 def _words(native: Tokenizer, settings: Settings) -> None:
@@ -144,7 +150,8 @@ def _character_table(normalizer: normalizers.Normalizer | None) -> normalizers.P
 
 
 _BERT = Rules(models.WordPiece, _words, (("cls_token", "[CLS]"), ("sep_token", "[SEP]")))
-_XLM_ROBERTA = Rules(models.Unigram, _pieces, (("bos_token", "<s>"), ("eos_token", "</s>")))
+_TWICE = "{last} {last} $B {last}"
+_XLM_ROBERTA = Rules(models.Unigram, _pieces, (("bos_token", "<s>"), ("eos_token", "</s>")), _TWICE)
 
 QWEN_PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -161,9 +168,9 @@ RULES = {
     "GPT2Tokenizer": Rules(models.BPE, _bytes, None),
     "GemmaTokenizer": Rules(models.BPE, _gemma_text, None),
     "LlamaTokenizer": Rules(models.BPE, _llama_text, None),
-    "MPNetTokenizer": Rules(models.WordPiece, _words, (("cls_token", "<s>"), ("sep_token", "</s>"))),
+    "MPNetTokenizer": Rules(models.WordPiece, _words, (("cls_token", "<s>"), ("sep_token", "</s>")), _TWICE),
     "Qwen2Tokenizer": Rules(models.BPE, _qwen_bytes, None),
-    "RobertaTokenizer": Rules(models.BPE, _bytes, (("cls_token", "<s>"), ("sep_token", "</s>"))),
+    "RobertaTokenizer": Rules(models.BPE, _bytes, (("cls_token", "<s>"), ("sep_token", "</s>")), _TWICE),
     "XLMRobertaTokenizer": _XLM_ROBERTA,
 }
 
