@@ -29,6 +29,9 @@ megabytes, which ONNX Runtime would otherwise keep for the next."""
 
 FATAL_ONLY = 4
 
+SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion", "EmbedLayerNormFusion")
+"""Fusions of ONNX Runtime whose operators take longer than their parts: docs/decisions/0010-slower-fusions.md."""
+
 _ERRORS = vars(ort.capi.onnxruntime_pybind11_state).values()
 
 REFUSALS = tuple(kind for kind in _ERRORS if isinstance(kind, type) and issubclass(kind, Exception))
@@ -140,6 +143,8 @@ def open_session(model: Compiled | Path, threads: int, place: Path) -> ort.Infer
         options.add_external_initializers(list(model.weights), values)
     source = str(model) if isinstance(model, Path) else model.model
     try:
-        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(
+            source, options, providers=["CPUExecutionProvider"], disabled_optimizers=list(SLOWER)
+        )
     except REFUSALS as error:
         raise CorruptFile(f"{place}: ONNX Runtime refuses the model: {error}") from error

@@ -39,7 +39,6 @@ def plain_activation(graph: Graph, x: str, kind: str) -> str:
 IDENTITIES = {"Identity", "linear", "none"}
 
 FUSED_ACTIVATIONS = {
-    "gelu": "BiasGelu",
     "gelu_new": "FastGelu",
     "gelu_fast": "FastGelu",
     "gelu_pytorch_tanh": "FastGelu",

@@ -196,17 +196,13 @@ def embed_norm(
         epsilon: Of the norm.
         types: Table [types, width] where texts come in pairs; None where all tokens have one type.
     """
-    scale, shift = (graph.weight(array) for array in norm)
-    if graph.precision == "float32":
-        seconds, kinds = ("", "") if types is None else (segments(graph), graph.weight(types))
-        tables = [graph.weight(words), graph.weight(positions), kinds, scale, shift]
-        return graph.op("EmbedLayerNormalization", INPUT, seconds, *tables, domain=FUSED, outputs=2, epsilon=epsilon)
     length = graph.op("Shape", INPUT, start=1, end=2)
     used = graph.op("Slice", graph.weight(positions), graph.integers(0), length, graph.integers(0))
     summed = graph.op("Add", embedding(graph, words), used)
     if types is not None:
         summed = graph.op("Add", summed, graph.op("Gather", graph.weight(types), segments(graph)))
-    return graph.op("LayerNormalization", summed, scale, shift, axis=-1, epsilon=epsilon)
+    scales = [graph.weight(array) for array in norm]
+    return graph.op("LayerNormalization", summed, *scales, axis=-1, epsilon=epsilon)
 
 
 def length_of(graph: Graph, x: str) -> str:
@@ -268,9 +264,13 @@ def add_norm(
     norm: Norm,
     epsilon: float,
 ) -> str:
-    """LayerNorm(x + bias + residual), with scale and shift in `norm`."""
-    weights = ["" if array is None else graph.weight(array) for array in (*norm, bias)]
-    return graph.op("SkipLayerNormalization", x, residual, *weights, domain=FUSED, epsilon=epsilon)
+    """LayerNorm(x + bias + residual), with scale and shift in `norm`.
+
+    Three operators: ONNX Runtime's one for all of it, SkipLayerNormalization, takes up to three times as long.
+    """
+    biased = x if bias is None else graph.op("Add", x, graph.weight(bias))
+    scales = [graph.weight(array) for array in norm if array is not None]
+    return graph.op("LayerNormalization", graph.op("Add", biased, residual), *scales, axis=-1, epsilon=epsilon)
 
 
 def rms_norm(graph: Graph, x: str, scale: NDArray[np.float32], epsilon: float) -> str:
