@@ -131,6 +131,31 @@ def write_modules(
     return folder
 
 
+HEADED: dict[str, tuple[str, int]] = {
+    "rerank": ("BertForSequenceClassification", 1),
+    "classify": ("BertForSequenceClassification", 3),
+    "sparse": ("BertForMaskedLM", 0),
+}
+"""Task to the architecture that is trained for it and its number of labels."""
+
+
+def write_headed(folder: Path, task: str) -> Path:
+    """A BERT with a head; a sparse one is known by "splade" in its folder's name."""
+    architecture, labels = HEADED[task]
+    width = CONFIG["hidden_size"]
+    shapes = linear_shapes("bert.pooler.dense", width, width) | linear_shapes("classifier", labels, width)
+    if task == "sparse":
+        place = "cls.predictions"
+        shapes = linear_shapes(f"{place}.transform.dense", width, width)
+        shapes |= {**norm_shapes(f"{place}.transform.LayerNorm", width), f"{place}.bias": (CONFIG["vocab_size"],)}
+    rng = np.random.default_rng(11)
+    named: dict[str, Any] = {"id2label": {str(number): f"label {number}" for number in range(labels)}} if labels else {}
+    write_bert(folder, architectures=[architecture], **named)
+    body = {f"bert.{name}": tensor for name, tensor in bert_tensors(CONFIG).items()}
+    save_file(body | {name: random_tensor(rng, shape) for name, shape in shapes.items()}, folder / "model.safetensors")
+    return folder
+
+
 def write_dense(folder: Path, settings: dict[str, Any]) -> None:
     """A Dense module with random weights."""
     folder.mkdir(parents=True, exist_ok=True)

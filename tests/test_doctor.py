@@ -1,15 +1,16 @@
 """What a checkpoint is, and whether it works."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from checkpoints import write_bert, write_modules
+from checkpoints import HEADED, write_bert, write_headed, write_modules
 from vecmill import cli, doctor
 from vecmill.config import FetchSettings
-from vecmill.engine.base import Batch
+from vecmill.core import Output
+from vecmill.engine.base import Batch, Column
 from vecmill.engine.onnx import OnnxEngine
 
 
@@ -48,31 +49,42 @@ def test_a_good_model_passes(tiny_folder: Path, precision: str) -> None:
     assert [check.detail for check in tried].count("the same bytes") == 2
 
 
+@pytest.mark.parametrize("kind", HEADED)
+def test_what_a_model_is_for_is_tried(tmp_path: Path, kind: str) -> None:
+    """Rerankers, classifiers and sparse models are described and tried by their own answers."""
+    found, tried = doctor.examine(str(write_headed(tmp_path / "splade", kind)), FetchSettings(), threads=1)
+    said = {fact.name: fact.value for fact in found}
+    assert said["task"] == kind
+    assert said["gives"] == ("sparse" if kind == "sparse" else "scores")
+    assert ("labels" in said) == (kind != "sparse")
+    assert [check.claim for check in tried if not check.passed] == []
+
+
 @pytest.mark.parametrize(
     ("fault", "failed"),
     [
         ("nan", "vectors are finite and not zero, from one word to the longest input"),
-        ("mates", "a text has one vector, alone and in a batch"),
-        ("same", "other texts have other vectors"),
+        ("mates", "a text has one answer, alone and in a batch"),
+        ("same", "other texts have other answers"),
     ],
 )
 def test_a_bad_engine_is_found(
     tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: str, failed: str
 ) -> None:
     """NaN, rows that depend on their mates, and rows that are all alike each fail their check, and the command."""
-    true_run = OnnxEngine.run
+    true_compute = OnnxEngine.compute
 
-    def run(engine: OnnxEngine, batch: Batch) -> NDArray[np.float32]:
-        rows = true_run(engine, batch)
+    def compute(engine: OnnxEngine, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        rows = np.asarray(true_compute(engine, batch, outputs)[0])
         if fault == "nan":
             rows[0, 0] = np.nan
         if fault == "mates":
             rows *= 1 + 0.01 * len(rows)
         if fault == "same":
             rows[:] = 1
-        return rows
+        return [rows]
 
-    monkeypatch.setattr(OnnxEngine, "run", run)
+    monkeypatch.setattr(OnnxEngine, "compute", compute)
     monkeypatch.setattr("sys.argv", ["vecmill", "doctor", str(tiny_folder), "--threads", "1"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

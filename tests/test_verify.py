@@ -5,16 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from checkpoints import HEADED, write_headed
+from static_checkpoints import write_static
 from vecmill import cli
 from vecmill.config import FetchSettings
-from vecmill.errors import BadSettings
-from vecmill.verify import Pair, read_pairs, spearman, table, verify
+from vecmill.errors import BadSettings, UnsupportedModel
+from vecmill.verify import Judged, read_pairs, spearman, table, verify
 
 PAIRS = [
-    Pair("the cat sat", "the dog sat", 4.0),
-    Pair("hello world", "people walk on the mat", 1.0),
-    Pair("time", "year", 3.0),
-    Pair("the cat", "the cat", 5.0),
+    Judged("the cat sat", "the dog sat", 4.0),
+    Judged("hello world", "people walk on the mat", 1.0),
+    Judged("time", "year", 3.0),
+    Judged("the cat", "the cat", 5.0),
 ]
 
 
@@ -31,10 +33,30 @@ def test_float32_is_its_own_measure(tiny_folder: Path) -> None:
 
 def test_without_scores_there_is_no_gold(tiny_folder: Path) -> None:
     """Pairs without scores are compared with float32 alone."""
-    pairs = [Pair(pair.first, pair.second) for pair in PAIRS]
-    (finding,) = verify(str(tiny_folder), [], pairs, FetchSettings(), threads=1)
+    pairs = [Judged(pair.first, pair.second) for pair in PAIRS]
+    finding = verify(str(tiny_folder), ["int8"], pairs, FetchSettings(), threads=1)[0]
     assert finding.gold_spearman is None
     assert "gold" not in table([finding])
+
+
+def test_all_precisions_that_the_model_has(tiny_folder: Path, tmp_path: Path) -> None:
+    """Where none is named, those that the model lacks are left out; named, they are an error."""
+    found = verify(str(tiny_folder), [], PAIRS, FetchSettings(), threads=1)
+    assert [finding.precision for finding in found] == ["float32", "int8", "int4"]
+    static = str(write_static(tmp_path))
+    assert [finding.precision for finding in verify(static, [], PAIRS, FetchSettings())] == ["float32", "int8"]
+    with pytest.raises(UnsupportedModel, match="no precision 'int4'"):
+        verify(static, ["int4"], PAIRS, FetchSettings())
+
+
+@pytest.mark.parametrize("kind", HEADED)
+def test_what_a_model_is_for_is_compared(tmp_path: Path, kind: str) -> None:
+    """Scores of rerankers and classifiers and weights of sparse models are compared as vectors are."""
+    first, second = verify(str(write_headed(tmp_path / "splade", kind)), ["int8"], PAIRS, FetchSettings(), threads=1)
+    assert first.spearman == pytest.approx(1)
+    assert first.worst_cosine == pytest.approx(1)
+    assert second.spearman > 0.5
+    assert 0.9 < second.worst_cosine <= 1
 
 
 def test_one_pair_has_no_rank(tiny_folder: Path) -> None:
@@ -56,7 +78,7 @@ def test_pairs_are_read_from_lines(tmp_path: Path) -> None:
     """Tabs separate two texts and perhaps a score; quotes are part of the text and empty lines are skipped."""
     path = tmp_path / "pairs.tsv"
     path.write_text('a "b\tc\n\nd\te\t2.5\n')
-    assert read_pairs(path) == [Pair('a "b', "c"), Pair("d", "e", 2.5)]
+    assert read_pairs(path) == [Judged('a "b', "c"), Judged("d", "e", 2.5)]
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def doctor(
     *,
     precision: Literal["float32", "int8", "int4"] = "float32",
     threads: int = 0,
+    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
 ) -> int:
     """Print what a checkpoint is, with the file that each fact comes from, and try it; 1 where a check fails.
@@ -70,11 +71,13 @@ def doctor(
         model: As for `serve`.
         precision: What its weights are kept in.
         threads: Threads to compute with; 0 means as many as this process may use.
+        task: What it is to answer; auto leaves that to what it was trained for.
         settings: Where the model comes from.
     """
     from vecmill.doctor import examine, report
 
-    found, tried = examine(model, settings, precision=precision, threads=threads)
+    wanted = None if task == "auto" else task
+    found, tried = examine(model, settings, precision=precision, threads=threads, task=wanted)
     print(report(found, tried))
     return 0 if all(check.passed for check in tried) else 1
 
@@ -84,9 +87,10 @@ def verify(
     model: str = DEFAULT_MODEL,
     *,
     pairs: Path | None = None,
-    precision: tuple[Literal["int8", "int4"], ...] = ("int8", "int4"),
+    precision: tuple[Literal["int8", "int4"], ...] = (),
     min_spearman: float = 0.99,
     threads: int = 0,
+    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
 ) -> int:
     """Measure what smaller precisions cost a model, on your own pairs of texts; 1 where one is below the threshold.
@@ -94,15 +98,17 @@ def verify(
     Args:
         model: As for `serve`.
         pairs: A file of lines `text TAB text` or `text TAB text TAB score`. Without it, all pairs of 40 sentences.
-        precision: Which to measure beside float32.
+        precision: Which to measure beside float32; all that the model has where none is named.
         min_spearman: The least rank correlation with float32 that passes.
         threads: Threads to compute with; 0 means as many as this process may use.
+        task: What the model is to answer; auto leaves that to what it was trained for.
         settings: Where the model comes from.
     """
     from vecmill.verify import read_pairs, table
     from vecmill.verify import verify as measure
 
-    findings = measure(model, precision, read_pairs(pairs), settings, threads=threads)
+    wanted = None if task == "auto" else task
+    findings = measure(model, precision, read_pairs(pairs), settings, threads=threads, task=wanted)
     print(table(findings))
     low = [finding.precision for finding in findings if not finding.spearman >= min_spearman]
     if low:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import FetchSettings
-from vecmill.engine.base import Batch, Engine, choose, load_engine
+from vecmill.engine.base import Batch, Engine, choose, load_engine, numbers
 from vecmill.model.onnxfile import choose_onnx, onnx_files, size_bytes
 from vecmill.model.source import Checkpoint, resolve
 from vecmill.model.spec import TRANSFORMER_CONFIGS, Dense, ModelSpec, read_json, read_spec
 from vecmill.model.static import MAX_TOKENS, STATIC
+from vecmill.model.tasks import Task
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.weights import read_weights
 
@@ -44,7 +45,12 @@ class Check:
 
 
 def examine(
-    model: str, settings: FetchSettings, *, precision: str = "float32", threads: int = 0
+    model: str,
+    settings: FetchSettings,
+    *,
+    precision: str = "float32",
+    threads: int = 0,
+    task: Task | None = None,
 ) -> tuple[list[Fact], list[Check]]:
     """Read a checkpoint, load it and try it.
 
@@ -53,16 +59,17 @@ def examine(
         settings: Where it comes from.
         precision: What its weights are kept in.
         threads: Threads to compute with; 0 means as many as this process may use.
+        task: What it is to answer; None leaves that to what it was trained for.
 
     Raises:
         LoadError: It cannot be read or loaded; the message says why.
     """
     checkpoint = resolve(model, settings)
-    spec = read_spec(checkpoint.folder)
-    tokenizer = Tokenizer(spec)
+    spec = read_spec(checkpoint.folder, task)
     kind = choose(spec)
     engine = load_engine(kind, spec, threads=threads, precision=precision)
-    checks = [check(engine, tokenizer) for check in CHECKS]
+    subject = Subject(engine, spec, Tokenizer(spec))
+    checks = [check(subject) for check in CHECKS]
     engine.close()
     return facts(checkpoint, spec, kind, precision), checks
 
@@ -84,12 +91,49 @@ def facts(checkpoint: Checkpoint, spec: ModelSpec, kind: str, precision: str) ->
         _exported_file(spec.transformer, precision) if kind == "exported" else _weights(spec.transformer),
         Fact("vocabulary", str(spec.vocab_size), f"{'the table' if static else 'config.json'}; tokens by {tokenizer}"),
         Fact("most tokens", str(spec.max_tokens), limit_source(spec)),
-        Fact("pooling", "+".join(spec.pooling), chain),
-        Fact("after pooling", ", ".join(after) or "nothing", chain),
-        Fact("dimensions", str(spec.dims), "pooling and Dense"),
+        Fact("task", spec.task, _task_source(spec)),
+        Fact("gives", " and ".join(spec.outputs), "the task"),
+        *(head(spec, chain, ", ".join(after) or "nothing") if (head := HEADS.get(spec.task)) else []),
         Fact("prompts", prompts, "config_sentence_transformers.json"),
         Fact("default prompt", spec.default_prompt or "none", "config_sentence_transformers.json"),
     ]
+
+
+def _task_source(spec: ModelSpec) -> str:
+    architecture = str(next(iter(spec.config.get("architectures") or []), "none"))
+    return "modules.json" if (spec.folder / "modules.json").is_file() else f"config.json: architectures {architecture}"
+
+
+def _of_embedder(spec: ModelSpec, chain: str, after: str) -> list[Fact]:
+    return [
+        Fact("pooling", "+".join(spec.pooling), chain),
+        Fact("after pooling", after, chain),
+        Fact("dimensions", str(spec.dims), "pooling and Dense"),
+    ]
+
+
+def _of_scorer(spec: ModelSpec, _chain: str, _after: str) -> list[Fact]:
+    if spec.scores is None:
+        return []
+    types = "of its own" if spec.mark == "second" else "the same"
+    return [
+        Fact("labels", ", ".join(spec.scores.labels), "config.json: id2label"),
+        Fact("probabilities", spec.scores.activation, "config.json: problem_type, number of labels"),
+        Fact("second text", f"token type {types}", "config.json: type_vocab_size; tokenizer_config.json"),
+    ]
+
+
+def _of_weigher(spec: ModelSpec, chain: str, _after: str) -> list[Fact]:
+    return [Fact("pooling", f"SPLADE, {spec.sparse.pooling} over tokens", chain)] if spec.sparse else []
+
+
+HEADS: dict[Task, Callable[[ModelSpec, str, str], list[Fact]]] = {
+    "embed": _of_embedder,
+    "classify": _of_scorer,
+    "rerank": _of_scorer,
+    "sparse": _of_weigher,
+}
+"""Task to the facts of its head."""
 
 
 def _chain_source(spec: ModelSpec) -> str:
@@ -131,36 +175,52 @@ def report(found: Sequence[Fact], tried: Sequence[Check]) -> str:
     return "\n".join(lines)
 
 
-def _vectors(engine: Engine, tokenizer: Tokenizer) -> Check:
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A loaded model to be tried by what it is for."""
+
+    engine: Engine
+    spec: ModelSpec
+    tokenizer: Tokenizer
+
+    def rows(self, texts: Sequence[Ids]) -> list[NDArray[np.float32]]:
+        """A row of numbers for each text, all in one batch."""
+        (column,) = self.engine.compute(Batch.pack(texts), self.spec.outputs[:1])
+        return [numbers(value, self.spec.vocab_size) for value in column]
+
+
+def _numbers(subject: Subject) -> Check:
     """One token, a few, and as many as the model takes."""
-    rows = engine.run(Batch.pack(_texts(tokenizer, [1, len(WORDS), 4 * tokenizer.max_tokens])))
-    good = bool(np.isfinite(rows).all() and np.any(rows, axis=1).all())
-    return Check(
-        "vectors are finite and not zero, from one word to the longest input", good, f"{rows.shape[1]} numbers"
-    )
+    rows = subject.rows(_texts(subject.tokenizer, [1, len(WORDS), 4 * subject.tokenizer.max_tokens]))
+    vectors = "dense" in subject.spec.outputs
+    good = all(bool(np.isfinite(row).all() and (np.any(row) or not vectors)) for row in rows)
+    claim = "vectors are finite and not zero" if vectors else f"{subject.spec.outputs[0]} are finite"
+    return Check(f"{claim}, from one word to the longest input", good, f"{len(rows[0])} numbers")
 
 
-def _in_a_batch(engine: Engine, tokenizer: Tokenizer) -> Check:
+def _in_a_batch(subject: Subject) -> Check:
     """The same text alone and among others of its length."""
-    (text,) = _texts(tokenizer, [len(WORDS)])
+    (text,) = _texts(subject.tokenizer, [len(WORDS)])
     others = [np.roll(text, number) for number in (1, 2, 3)]
-    return _same("a text has one vector, alone and in a batch", engine, text, others)
+    return _same("a text has one answer, alone and in a batch", subject, text, others)
 
 
-def _beside_longer(engine: Engine, tokenizer: Tokenizer) -> Check:
+def _beside_longer(subject: Subject) -> Check:
     """The same text alone and beside the longest input."""
-    text, longest = _texts(tokenizer, [3, 4 * tokenizer.max_tokens])
-    return _same("a text has one vector, alone and beside longer ones", engine, text, [longest])
+    text, longest = _texts(subject.tokenizer, [3, 4 * subject.tokenizer.max_tokens])
+    return _same("a text has one answer, alone and beside longer ones", subject, text, [longest])
 
 
-def _apart(engine: Engine, tokenizer: Tokenizer) -> Check:
-    """Other texts have other vectors."""
-    short, long = engine.run(Batch.pack(_texts(tokenizer, [2, len(WORDS)])))
-    cosine = float(short @ long / (np.linalg.norm(short) * np.linalg.norm(long)))
-    return Check("other texts have other vectors", cosine < 1 - TOLERANCE, f"cosine {cosine:.4f}")
+def _apart(subject: Subject) -> Check:
+    """Other texts have other answers."""
+    short, long = subject.rows(_texts(subject.tokenizer, [2, len(WORDS)]))
+    apart = float(np.abs(short - long).max() / max(np.abs(short).max(), np.abs(long).max(), TINY))
+    return Check("other texts have other answers", apart > TOLERANCE, f"apart by {apart:.1e} of the largest number")
 
 
-CHECKS: tuple[Callable[[Engine, Tokenizer], Check], ...] = (_vectors, _in_a_batch, _beside_longer, _apart)
+CHECKS: tuple[Callable[[Subject], Check], ...] = (_numbers, _in_a_batch, _beside_longer, _apart)
+
+TINY = 1e-30
 
 
 def _texts(tokenizer: Tokenizer, words: Sequence[int]) -> list[Ids]:
@@ -169,9 +229,8 @@ def _texts(tokenizer: Tokenizer, words: Sequence[int]) -> list[Ids]:
     return [tokens.ids for tokens in tokenizer.encode(texts)]
 
 
-def _same(claim: str, engine: Engine, text: Ids, mates: Sequence[Ids]) -> Check:
-    alone = engine.run(Batch.pack([text]))[0]
-    beside = engine.run(Batch.pack([*mates, text]))[-1]
+def _same(claim: str, subject: Subject, text: Ids, mates: Sequence[Ids]) -> Check:
+    alone, beside = subject.rows([text])[0], subject.rows([*mates, text])[-1]
     if alone.tobytes() == beside.tobytes():
         return Check(claim, passed=True, detail="the same bytes")
     moved = float(np.abs(alone - beside).max())

@@ -1,7 +1,7 @@
 """What a smaller precision costs a model, on the user's own pairs of texts, before anyone trusts it."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -10,21 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import FetchSettings
-from vecmill.engine.base import Batch, Engine, choose, load_engine
-from vecmill.errors import BadSettings
+from vecmill.core import Pair
+from vecmill.engine.base import Batch, Engine, choose, load_engine, numbers
+from vecmill.errors import BadSettings, MissingFile, UnsupportedModel
 from vecmill.model.source import resolve
 from vecmill.model.spec import ModelSpec, read_spec
+from vecmill.model.tasks import Task
 from vecmill.model.tokenizer import Tokenizer
 
 REFERENCE = "float32"
 
+SMALLER = ("int8", "int4")
+"""What is measured beside it where nothing is named."""
+
 BATCH_TOKENS = 512
 
-Rows = NDArray[np.float32]
+TINY = 1e-30
+"""Rows of zeros, as a sparse model may give them, are divided by this."""
+
+Ids = NDArray[np.int32]
+Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Judged:
     """Two texts, and how alike a person found them, if known."""
 
     first: str
@@ -38,9 +47,9 @@ class Finding:
 
     Attributes:
         precision: What the weights were kept in.
-        spearman: Rank correlation of the pairs' similarities with those of float32.
+        spearman: Rank correlation of the pairs' similarities, or scores, with those of float32.
         gold_spearman: The same with the persons' scores; None where the pairs have none.
-        mean_cosine: Of each text's vector with its float32 vector, in the mean.
+        mean_cosine: Of each text's numbers with those of float32, in the mean.
         worst_cosine: The least of them.
         weights_mb: What the weights take, in 10^6 bytes.
         tokens_per_s: Speed over the texts of the pairs, in batches of equal length.
@@ -58,40 +67,51 @@ class Finding:
 
 
 def verify(
-    model: str, precisions: Iterable[str], pairs: Sequence[Pair], settings: FetchSettings, *, threads: int = 0
+    model: str,
+    precisions: Sequence[str],
+    pairs: Sequence[Judged],
+    settings: FetchSettings,
+    *,
+    threads: int = 0,
+    task: Task | None = None,
 ) -> list[Finding]:
-    """Measure a model in float32 and in each of the precisions.
+    """Measure a model in float32 and in each of the precisions, by what it is for: vectors, weights or scores.
 
     Args:
         model: As `vecmill serve` takes it.
-        precisions: Of `vecmill.graph.quantize.PRECISIONS`; float32 comes first anyway.
+        precisions: What to measure; float32 comes first anyway. None named means all that the model has.
         pairs: At least two.
         settings: Where the model comes from.
         threads: Threads to compute with; 0 means as many as this process may use.
+        task: What the model is to answer; None leaves that to what it was trained for.
 
     Raises:
-        LoadError: The model cannot be loaded.
+        LoadError: The model cannot be loaded, or not in a precision that is named.
         BadSettings: There are fewer than two pairs.
     """
     if len(pairs) < 2:
         raise BadSettings(f"{len(pairs)} pairs; a rank correlation needs at least 2")
-    spec = read_spec(resolve(model, settings).folder)
-    texts = [text for pair in pairs for text in (pair.first, pair.second)]
-    ids = [tokens.ids for tokens in Tokenizer(spec).encode(texts, spec.prompts.get(spec.default_prompt or "", ""))]
+    spec = read_spec(resolve(model, settings).folder, task)
+    ids, marks = _tokens(spec, pairs)
     findings: list[Finding] = []
-    reference: Rows | None = None
-    for precision in dict.fromkeys([REFERENCE, *precisions]):
+    reference: list[Row] = []
+    for precision in dict.fromkeys([REFERENCE, *(precisions or SMALLER)]):
         started = time.perf_counter()
-        engine = load_engine(choose(spec), spec, threads=threads, precision=precision)
+        try:
+            engine = load_engine(choose(spec), spec, threads=threads, precision=precision)
+        except (UnsupportedModel, MissingFile):
+            if precision == REFERENCE or precisions:
+                raise
+            continue  # nobody asked for it, and the model has it not
         load_s = time.perf_counter() - started
-        rows, tokens_per_s = _embed(engine, ids, spec)
-        reference = rows if reference is None else reference
+        rows, tokens_per_s = _run(engine, Batch.pack(ids, marks), spec)
+        reference = reference or rows
         findings.append(_compare(precision, rows, reference, pairs, (engine.weight_bytes, tokens_per_s, load_s)))
         engine.close()
     return findings
 
 
-def read_pairs(path: Path | None) -> list[Pair]:
+def read_pairs(path: Path | None) -> list[Judged]:
     """Pairs of a file, a line each: `text TAB text` or `text TAB text TAB score`; of our own sentences without a file.
 
     Raises:
@@ -99,7 +119,7 @@ def read_pairs(path: Path | None) -> list[Pair]:
     """
     if path is None:
         lines = files("vecmill").joinpath("sentences.txt").read_text(encoding="utf-8").splitlines()
-        return [Pair(first, second) for number, first in enumerate(lines) for second in lines[:number]]
+        return [Judged(first, second) for number, first in enumerate(lines) for second in lines[:number]]
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -142,36 +162,58 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join("  ".join(f"{cell:>10}" for cell in line) for line in lines)
 
 
-def _pair(row: list[str], where: str) -> Pair:
+def _pair(row: list[str], where: str) -> Judged:
     if len(row) not in {2, 3} or not row[0] or not row[1]:
         raise BadSettings(f"{where}: a line holds two texts and perhaps a score, separated by tabs")
     try:
-        return Pair(row[0], row[1], float(row[2]) if len(row) == 3 else None)
+        return Judged(row[0], row[1], float(row[2]) if len(row) == 3 else None)
     except ValueError as error:
         raise BadSettings(f"{where}: the score {row[2]!r} is no number") from error
 
 
-def _embed(engine: Engine, ids: Sequence[NDArray[np.int32]], spec: ModelSpec) -> tuple[Rows, float]:
-    """Rows in the order of the texts, each distinct text once, and tokens a second."""
-    order = sorted(range(len(ids)), key=lambda number: (len(ids[number]), ids[number].tobytes()))
-    rows = np.empty((len(ids), spec.dims), dtype=np.float32)
-    engine.run(Batch.pack([ids[order[0]]]))
-    started, tokens, at = time.perf_counter(), 0, 0
+def _tokens(spec: ModelSpec, pairs: Sequence[Judged]) -> tuple[list[Ids], list[int] | None]:
+    """Ids and marks of the texts, two to a pair; of the pairs themselves where the model reads two texts together."""
+    tokenizer = Tokenizer(spec)
+    if spec.task == "rerank":
+        tokens = tokenizer.encode_pairs([Pair(pair.first, pair.second) for pair in pairs])
+    else:
+        texts = [text for pair in pairs for text in (pair.first, pair.second)]
+        tokens = tokenizer.encode(texts, spec.prompts.get(spec.default_prompt or "", ""))
+    return [one.ids for one in tokens], [one.mark for one in tokens] if spec.mark else None
+
+
+def _run(engine: Engine, inputs: Batch, spec: ModelSpec) -> tuple[list[Row], float]:
+    """What the model is for, as a row of numbers for each input, and tokens a second."""
+    starts, lengths, output = inputs.offsets, inputs.lengths, spec.outputs[:1]
+    order = np.argsort(lengths, kind="stable")
+    rows: dict[int, Row] = {}
+    engine.compute(_some(inputs, order[:1]), output)
+    started, at = time.perf_counter(), 0
     while at < len(order):
-        length = len(ids[order[at]])
-        some = [n for n in order[at : at + max(1, BATCH_TOKENS // length)] if len(ids[n]) == length]
-        rows[some] = engine.run(Batch.pack([ids[number] for number in some]))
-        tokens += length * len(some)
+        length = int(lengths[order[at]])
+        some = [n for n in order[at : at + max(1, BATCH_TOKENS // length)] if lengths[n] == length]
+        (column,) = engine.compute(_some(inputs, np.array(some)), output)
+        rows |= {n: numbers(value, spec.vocab_size) for n, value in zip(some, column, strict=True)}
         at += len(some)
-    return rows, tokens / (time.perf_counter() - started)
+    return [rows[number] for number in range(len(order))], int(starts[-1]) / (time.perf_counter() - started)
+
+
+def _some(inputs: Batch, places: NDArray[np.intp]) -> Batch:
+    """The inputs at these places as a batch."""
+    rows = [inputs.ids[inputs.offsets[place] : inputs.offsets[place + 1]] for place in places]
+    return Batch.pack(rows, None if inputs.marks is None else inputs.marks[places].tolist())
 
 
 def _compare(
-    precision: str, rows: Rows, reference: Rows, pairs: Sequence[Pair], cost: tuple[int, float, float]
+    precision: str,
+    rows: Sequence[Row],
+    reference: Sequence[Row],
+    pairs: Sequence[Judged],
+    cost: tuple[int, float, float],
 ) -> Finding:
-    likeness, wanted = _similarities(rows), _similarities(reference)
+    likeness, wanted = _likeness(rows, pairs), _likeness(reference, pairs)
     gold = [pair.gold for pair in pairs if pair.gold is not None]
-    cosines = _cosines(rows, reference)
+    cosines = np.array([_cosine(row, one) for row, one in zip(rows, reference, strict=True)])
     weight_bytes, tokens_per_s, load_s = cost
     return Finding(
         precision=precision,
@@ -185,15 +227,16 @@ def _compare(
     )
 
 
-def _similarities(rows: Rows) -> NDArray[np.float64]:
-    """Cosine of each pair; rows alternate."""
-    return _cosines(rows[0::2], rows[1::2])
+def _likeness(rows: Sequence[Row], pairs: Sequence[Judged]) -> NDArray[np.float64]:
+    """A number for each pair: its score, or the cosine of its two texts, whose rows alternate."""
+    if len(rows) == len(pairs):
+        return np.array([row[0] for row in rows], dtype=np.float64)
+    return np.array([_cosine(first, second) for first, second in zip(rows[0::2], rows[1::2], strict=True)])
 
 
-def _cosines(first: Rows, second: Rows) -> NDArray[np.float64]:
-    products: NDArray[np.float64] = np.einsum("ij,ij->i", first, second, dtype=np.float64)
-    cosines: NDArray[np.float64] = products / (np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1))
-    return cosines
+def _cosine(first: Row, second: Row) -> float:
+    one, two = first.astype(np.float64), second.astype(np.float64)
+    return float(one @ two) / max(float(np.linalg.norm(one) * np.linalg.norm(two)), TINY)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

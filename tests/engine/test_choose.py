@@ -18,7 +18,7 @@ from vecmill.errors import MissingFile, UnsupportedModel
 from vecmill.model.spec import read_spec
 from vecmill.serving.events import Events
 from vecmill.serving.registry import load
-from vecmill.verify import Pair, verify
+from vecmill.verify import Judged, verify
 
 
 def write_two(folder: Path) -> Path:
@@ -100,6 +100,6 @@ def test_doctor_and_verify(tmp_path: Path, write: Callable[[Path], Path]) -> Non
     said = {fact.name: fact.value for fact in found}
     assert said["engine"] == ("exported" if write is write_exported else "static")
     assert [check.claim for check in tried if not check.passed] == []
-    pairs = [Pair("the cat", "a dog"), Pair("hello", "world"), Pair("time", "year")]
-    (finding,) = verify(folder, [], pairs, FetchSettings(), threads=1)
+    pairs = [Judged("the cat", "a dog"), Judged("hello", "world"), Judged("time", "year")]
+    finding = verify(folder, [], pairs, FetchSettings(), threads=1)[0]
     assert finding.worst_cosine == pytest.approx(1)

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.core import DENSE, Output, Value
+from vecmill.core import DENSE, Output, Sparse, Value
 from vecmill.errors import UnsupportedModel
 from vecmill.model.onnxfile import onnx_files
 from vecmill.model.spec import ModelSpec
@@ -117,6 +117,20 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give the memory back."""
+
+
+def numbers(value: Value, size: int) -> NDArray[np.float32]:
+    """A value as one row of numbers, to compare it with another of the same text: float32 [numbers].
+
+    Args:
+        value: Of any output.
+        size: Entries of the vocabulary, where it is sparse.
+    """
+    if isinstance(value, Sparse):
+        row: NDArray[np.float32] = np.zeros(size, dtype=np.float32)
+        row[value.indices] = value.values
+        return row
+    return value.reshape(-1)
 
 
 def only_dense(outputs: Sequence[Output], folder: Path) -> None:
