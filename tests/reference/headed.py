@@ -16,9 +16,23 @@ SMALL: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attenti
 ROTARY = rotary_encoders.SIZES
 SPECIAL = {"bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
 
+DEBERTA_V3: dict[str, Any] = {
+    **SMALL,
+    "max_position_embeddings": 40,
+    "position_biased_input": False,
+    "relative_attention": True,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_buckets": 8,
+    "max_relative_positions": -1,
+}
+"""As v3 has it: no positions in the input, one projection for contents and distances, buckets."""
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {**SMALL, "max_position_embeddings": 40},
     **encoders.CONFIGS,
+    "deberta-v2": DEBERTA_V3,
     "gte": {**ROTARY, "type_vocab_size": 2},
     "modernbert": {**ROTARY, **SPECIAL, "num_hidden_layers": 4, "local_attention": 8},
     "nomic_bert": {**ROTARY, "hidden_act": "silu"},
@@ -42,8 +56,13 @@ PAIRS = [
 TEXTS = ["cat", "The cat sat on the mat.", "a b c d e f g " * 9, "?"]
 
 
+def save_encoder(folder: Path, family: str, **changes: Any) -> Path:
+    """What `save_pretrained` writes of a random model without a head."""
+    return save(folder, family, "", **changes)
+
+
 def save(folder: Path, family: str, kind: str, **changes: Any) -> Path:
-    """What `save_pretrained` writes of a random model of transformers' Auto class of that kind."""
+    """What `save_pretrained` writes of a random model of transformers' Auto class of that kind; "" has no head."""
     import torch
     import transformers
 
@@ -53,7 +72,7 @@ def save(folder: Path, family: str, kind: str, **changes: Any) -> Path:
         family, **{**CONFIGS[family], "vocab_size": size, "initializer_range": 0.4, **changes}
     )
     torch.manual_seed(0)
-    model = getattr(transformers, f"AutoModelFor{kind}").from_config(config)
+    model = getattr(transformers, f"AutoModelFor{kind}" if kind else "AutoModel").from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:  # norms and biases, which are 0 or 1 in a fresh model

@@ -18,6 +18,7 @@ FAMILIES = {
     "albert": "vecmill.graph.families.albert",
     "bert": "vecmill.graph.families.bert",
     "camembert": "vecmill.graph.families.roberta",
+    "deberta-v2": "vecmill.graph.families.deberta_v2",
     "distilbert": "vecmill.graph.families.distilbert",
     "electra": "vecmill.graph.families.electra",
     "gemma3_text": "vecmill.graph.families.gemma3",

@@ -57,6 +57,7 @@ LAYERS = {
     ),
     "bert": BERT,
     "camembert": ROBERTA,
+    "deberta-v2": BERT,
     "distilbert": Layers(
         dense="vocab_transform",
         act="activation",

@@ -29,7 +29,7 @@ UNANSWERED = {
 }
 """Endings of `architectures` that vecmill does not answer for."""
 
-TYPES = {"bert": 2, "electra": 2, "albert": 2, "nomic_bert": 2, "jina_bert": 2, "new": 1, "gte": 1}
+TYPES = {"bert": 2, "electra": 2, "albert": 2, "nomic_bert": 2, "jina_bert": 2, "new": 1, "gte": 1, "deberta-v2": 0}
 """Families whose graphs take token types, and how many there are where config.json does not say."""
 
 
