@@ -128,7 +128,8 @@ def test_what_counts_as_cached(store: Path, files: dict[str, bytes], whole: bool
 )
 def test_other_layouts(server: FakeHub, files: dict[str, bytes]) -> None:
     """An ONNX file and a table of vectors are fetched where there are no safetensors of a transformer, and once."""
-    server.repositories["org/x"] = files | {"onnx/model_fp16.onnx": b"", "pytorch_model.bin": b""}
+    stray = {"pytorch_model.bin": b""} if STATIC.keys() <= files.keys() else {}
+    server.repositories["org/x"] = files | {"onnx/model_fp16.onnx": b""} | stray
     snapshot = fetch(WANTED, SETTINGS, SAID.append)
     assert sorted(server.fetched()) == sorted(files)
     assert cached(WANTED) == snapshot
@@ -216,9 +217,29 @@ def test_chooses_files(files: list[str], chosen: list[str] | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        (["config.json", "pytorch_model.bin", "onnx/model.onnx"], {"onnx/model.onnx"}),
+        (["config.json", "model.safetensors", "pytorch_model.bin"], {"pytorch_model.bin"}),
+        (["2_Dense/pytorch_model.bin", "2_Dense/model.safetensors", "config.json"], {"2_Dense/pytorch_model.bin"}),
+        (["2_Dense/pytorch_model.bin", "config.json", "model.safetensors"], set()),
+        (["config.json", "pytorch_model.bin", "sparse_linear.pt", "colbert_linear.pt", "other.pt"], {"other.pt"}),
+        (["config.json", "pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"], set()),
+        (
+            ["config.json", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"],
+            {"pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"},
+        ),
+    ],
+)
+def test_pytorchs_own_files(files: list[str], left: set[str]) -> None:
+    """They are fetched where the same folder has no safetensors, and then no ONNX file is."""
+    assert set(choose(files)) == set(files) - left
+
+
+@pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({"config.json": b"", "pytorch_model.bin": b""}, r"its weights are \.bin"),
+        ({"config.json": b"", "tf_model.h5": b""}, r"its weights are \.h5"),
         ({"onnx/model.onnx": b""}, r"its weights are \.onnx"),
         ({"config.json": b"", "onnx/decoder.onnx": b""}, r"its weights are \.onnx"),
         ({"README.md": b""}, r"it has README\.md"),

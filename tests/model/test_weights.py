@@ -199,10 +199,10 @@ def test_a_shard_outside_the_folder(tmp_path: Path) -> None:
 def test_an_index_that_is_none(tmp_path: Path, content: str) -> None:
     """An index that does not map tensors to files is refused."""
     (tmp_path / "model.safetensors.index.json").write_text(content)
-    assert_refused(lambda: read_weights(tmp_path), CorruptFile, "no index of safetensors shards")
+    assert_refused(lambda: read_weights(tmp_path), CorruptFile, "no index of shards")
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.onnx", "tf_model.h5"])
+@pytest.mark.parametrize("name", ["weights.bin", "model.onnx", "tf_model.h5"])
 def test_weights_in_another_format(tmp_path: Path, name: str) -> None:
     """Where weights lie in another format, the file is named and what to do."""
     (tmp_path / name).touch()

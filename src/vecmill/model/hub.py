@@ -33,7 +33,12 @@ _INDEX = "model.safetensors.index.json"
 _TABLE = f"0_{MODULE}/{_WEIGHTS}"
 _SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 # The root, and the folders that modules.json numbers: 1_Pooling, 2_Dense, query_0_Transformer.
-_SERVED = re.compile(r"(?:(?:\w+_)?\d+_\w+/)?[^/]+\.(?:json|txt|model|safetensors)")
+_SERVED = re.compile(
+    r"(?:(?:\w+_)?\d+_\w+/)?"
+    r"(?:[^/]+\.(?:json|txt|model|safetensors)|pytorch_model[^/]*\.bin|(?:sparse|colbert)_linear\.pt|artifact\.metadata)"
+)
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+"""PyTorch's own files, taken where there are no safetensors."""
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 
 
@@ -125,12 +130,15 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _has_tensors(folder: Path) -> bool:
-    return any((folder / file).is_file() for file in (_WEIGHTS, _TABLE)) or _has_shards(folder)
+    whole = (_WEIGHTS, _TABLE, _PICKLED[0])
+    return any((folder / file).is_file() for file in whole) or any(
+        _has_shards(folder, index) for index in (_INDEX, _PICKLED[1])
+    )
 
 
-def _has_shards(folder: Path) -> bool:
+def _has_shards(folder: Path, index: str) -> bool:
     try:
-        shards = set(json.loads(_read(folder / _INDEX))["weight_map"].values())
+        shards = set(json.loads(_read(folder / index))["weight_map"].values())
         return bool(shards) and all((folder / shard).is_file() for shard in shards)
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -229,17 +237,21 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 def choose(files: Collection[str]) -> list[str]:
     """The files that serving needs, the root's weights last: what has them has the rest, even if it was cut short.
 
-    The repository's own ONNX file is among them where there are no safetensors of the whole model.
+    The repository's own ONNX file is among them where there are no weights of the whole model.
     """
     served = [file for file in files if _SERVED.fullmatch(file) and _is_no_duplicate(file, files)]
-    exported = served_onnx(files) if {_WEIGHTS, _INDEX, _TABLE}.isdisjoint(files) else []
-    return sorted(served, key=lambda file: (file.endswith(".safetensors"), "/" not in file, file)) + exported
+    exported = served_onnx(files) if {_WEIGHTS, _INDEX, _TABLE, *_PICKLED}.isdisjoint(files) else []
+    return sorted(served, key=lambda file: (file.endswith((".safetensors", ".bin")), "/" not in file, file)) + exported
 
 
 def _is_no_duplicate(file: str, files: Collection[str]) -> bool:
     """Whether no other file of the same folder holds the same weights."""
     slash = file.rfind("/") + 1
     folder, name = file[:slash], file[slash:]
+    if name in _PICKLED or name.endswith(".bin"):
+        safe = not {folder + _WEIGHTS, folder + _INDEX, folder + _TABLE}.isdisjoint(files)
+        whole = name == _PICKLED[0] or folder + _PICKLED[0] not in files
+        return not safe and whole
     if name != _INDEX and not name.endswith(".safetensors"):
         return True
     if folder + _WEIGHTS in files:
@@ -248,7 +260,9 @@ def _is_no_duplicate(file: str, files: Collection[str]) -> bool:
 
 
 def _demand_served(wanted: HubId, files: Collection[str]) -> None:
-    if "config.json" in files and (_WEIGHTS in files or _INDEX in files or served_onnx(files)):
+    if "config.json" in files and not {_WEIGHTS, _INDEX, *_PICKLED}.isdisjoint(files):
+        return
+    if "config.json" in files and served_onnx(files):
         return
     if "modules.json" in files and (_WEIGHTS in files or _TABLE in files):
         return

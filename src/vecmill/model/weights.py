@@ -1,4 +1,4 @@
-"""Safetensors files as memory-mapped arrays: pages are read when touched and shared between processes.
+"""A checkpoint's tensors as memory-mapped arrays: pages are read when touched and shared between processes.
 
 The safetensors library copies every tensor into anonymous memory when asked for numpy arrays (a 90 MB model costs 90 MB
 more) and gives no bfloat16. The format is small: 8 bytes of header length (little-endian), a JSON header of
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.model.pickled import read_pickled
 
 STORED: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 """Types that weights may be stored in; tensors of other types (position ids, counters) are no weights."""
@@ -122,41 +123,57 @@ def _float32(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Map the checkpoint of a folder: `model.safetensors`, or the shards that its index names.
+    """Map the checkpoint of a folder: safetensors, else PyTorch's own file; whole, or the shards that its index names.
 
     Raises:
         MissingFile: There is neither, or a shard is absent.
-        CorruptFile: A file is truncated or its header makes no sense.
+        CorruptFile: A file is truncated or damaged.
+        UnsupportedModel: A file of PyTorch is of another kind than weights.
     """
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
-        tensors |= _read_file(path)
+        tensors |= _read_file(path) if path.suffix == ".safetensors" else read_torch(path)
     return Weights(tensors, folder)
 
 
+def read_torch(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file of PyTorch; errors are those of `read_pickled`."""
+    return {name: Tensor(path, *tensor) for name, tensor in read_pickled(path).items()}
+
+
 def has_weights(folder: Path) -> bool:
-    """Whether a folder holds safetensors, whole or in shards."""
-    return (folder / "model.safetensors").is_file() or (folder / "model.safetensors.index.json").is_file()
+    """Whether a folder holds weights, whole or in shards."""
+    return any((folder / name).is_file() for pair in NAMES for name in pair)
+
+
+NAMES = (
+    ("model.safetensors", "model.safetensors.index.json"),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+)
+"""What weights, and the index of their shards, are called; the first that is there counts."""
 
 
 def _files(folder: Path) -> list[Path]:
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if single.is_file():
-        return [single]
-    if not index.is_file():
-        found = sorted(
-            path.name for path in folder.glob("*") if path.suffix in {".bin", ".onnx", ".gguf", ".h5", ".pt"}
-        )
-        hint = f"; found {', '.join(found)}: convert to safetensors" if found else ""
-        raise MissingFile(f"{folder}: no model.safetensors{hint}")
+    for single, index in NAMES:
+        if (folder / single).is_file():
+            return [folder / single]
+        if (folder / index).is_file():
+            return _shards(folder / index)
+    found = sorted(path.name for path in folder.glob("*") if path.suffix in {".bin", ".onnx", ".gguf", ".h5", ".pt"})
+    hint = f"; found {', '.join(found)}: convert to safetensors" if found else ""
+    raise MissingFile(f"{folder}: no model.safetensors{hint}")
+
+
+def _shards(index: Path) -> list[Path]:
     try:
         names = sorted(set(msgspec.json.decode(index.read_bytes())["weight_map"].values()))
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFile(f"{index}: no index of safetensors shards ({error})") from error
-    shards = [folder / Path(str(name)).name for name in names]
+        raise CorruptFile(f"{index}: no index of shards ({error})") from error
+    shards = [index.parent / Path(str(name)).name for name in names]
     absent = [path.name for path in shards if not path.is_file()]
     if absent:
-        raise MissingFile(f"{folder}: {len(absent)} of {len(shards)} shards are absent: {', '.join(absent)}")
+        count = f"{len(absent)} of {len(shards)}"
+        raise MissingFile(f"{index.parent}: {count} shards are absent: {', '.join(absent)}")
     return shards
 
 
