@@ -57,7 +57,7 @@ class Settings(FetchSettings):
             bitsandbytes means int8, gptq int4.
         engine: What computes: auto takes a table of vectors (static) where the model is one, else vecmill's own graph
             (onnx) of the safetensors, else the ONNX file that came with the model (exported).
-        task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank or sparse
+        task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank, sparse or multi
             overrides that, as for a masked language model that is to give sparse vectors.
         batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
@@ -76,7 +76,7 @@ class Settings(FetchSettings):
     threads: int = 0
     precision: Precision = "float32"
     engine: Literal["auto", "onnx", "exported", "static"] = "auto"
-    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto"
+    task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"
     batch_tokens: int = 512
     max_queue_tokens: int = 2_000_000
     max_inputs: int = 2048

@@ -26,6 +26,9 @@ class ModelCard(msgspec.Struct):
     max_inputs: int
     vocab_size: int
     architecture: str
+    task: str
+    outputs: list[str]
+    labels: list[str]
     pooling: list[str]
     normalized: bool
     prompts: list[str]
@@ -131,6 +134,9 @@ class Admin:
             max_inputs=self._settings.max_inputs,
             vocab_size=spec.vocab_size,
             architecture=spec.family,
+            task=spec.task,
+            outputs=list(spec.outputs),
+            labels=list(spec.scores.labels) if spec.scores else [],
             pooling=list(spec.pooling),
             normalized=spec.normalized,
             prompts=sorted(spec.prompts),

@@ -141,7 +141,8 @@ def banner(url: str, models: list[ServedModel]) -> str:
     lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)", ""]
     for model in models:
         spec = model.spec
-        facts = [f"{spec.dims} dimensions", f"up to {spec.max_tokens} tokens", "+".join(spec.pooling)]
+        facts = [f"{spec.dims} dimensions" if spec.dims else spec.task, f"up to {spec.max_tokens} tokens"]
+        facts += ["+".join(spec.pooling)] if spec.pooling else []
         facts += ["normalized"] if spec.normalized else []
         lines.append(f"  {model.name}: {', '.join([*facts, model.precision])}")
     body = f'{{"model": "{models[0].name}", "input": "hello world"}}'

@@ -82,6 +82,8 @@ class Graph:
 
     def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Attribute) -> str:
         """Emit a node and return the name of its first output."""
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]  # what is left out at the end is not written
         name = f"{kind}_{len(self._nodes)}"
         names = _outputs(name, outputs)
         self._nodes.append(helper.make_node(kind, inputs, names, name=name, domain=domain, **attributes))  # type: ignore[arg-type]  # the stub knows no attributes

@@ -1,23 +1,23 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.core import Pair
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.model.pairs import PairFrame
+from vecmill.model.sides import Sides
 from vecmill.model.spec import ModelSpec, read_json
 from vecmill.model.static import STATIC
 from vecmill.model.tasks import Template, YesNo
 from vecmill.model.tokenizer_class import apply_class, class_name, token_text
+from vecmill.model.tokens import Tokens
 
 CHARS_PER_TOKEN = 24
 """Much longer texts are first cut to this many characters a token of the limit: 10 MB need no reading to keep 256."""
@@ -27,21 +27,6 @@ BREAKS = (" ", "\n", "\t", "\r", "\u3000")
 
 WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 """Classes that are read from vocab.txt where there is no tokenizer.json."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """One input ready for the engine.
-
-    Attributes:
-        ids: int32 [length], special tokens included.
-        truncated: Whether it was cut to the limit.
-        mark: The place that the model's graph wants to know, as `ModelSpec.mark` says; 0 where it wants none.
-    """
-
-    ids: NDArray[np.int32]
-    truncated: bool
-    mark: int = 0
 
 
 class Tokenizer:
@@ -69,11 +54,22 @@ class Tokenizer:
         self._room = spec.max_tokens - len(self._head) - len(self._tail)
         if self._room < 1:
             raise CorruptFile(f"{spec.folder}: a limit of {spec.max_tokens} tokens leaves no room for text")
+        self._sides = Sides.read(self.native, spec.late) if spec.late else None
         self._check_vocabulary(spec)
 
-    def encode(self, texts: list[str], prompt: str = "") -> list[Tokens]:
-        """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name."""
+    def encode(self, texts: list[str], prompt: str = "", side: str | None = None) -> list[Tokens]:
+        """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
+
+        Args:
+            texts: What to read.
+            prompt: What goes before each.
+            side: Whether they are queries or documents, where the model tells them apart.
+        """
         prefixed = [prompt + text for text in texts] if prompt else texts
+        if self._sides is not None:
+            limit = min(self.max_tokens, self._sides.limit(side))
+            room = limit - len(self._head) - len(self._tail)
+            return [self._sides.finish(self._fit(ids, room=room), side) for ids in self._bare_ids(prefixed)]
         end = self._end_of(prompt)
         return [self._fit(ids, end) for ids in self._bare_ids(prefixed)]
 
@@ -131,14 +127,15 @@ class Tokenizer:
             return 0
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
-    def _fit(self, ids: list[int], end: int = 0) -> Tokens:
-        start = max(0, len(ids) - self._room) if self._keeps_end else 0
-        kept = self._head + ids[start : start + self._room] + self._tail
+    def _fit(self, ids: list[int], end: int = 0, room: int | None = None) -> Tokens:
+        room = self._room if room is None else max(1, room)
+        start = max(0, len(ids) - room) if self._keeps_end else 0
+        kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
         # A pooling that leaves the prompt out has at least the last token.
         mark = min(end, len(kept) - 1) if self._mark == "prompt" else end
-        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > self._room, mark=mark)
+        return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > room, mark=mark)
 
     def _bare(self, ids: list[int]) -> list[int]:
         head, tail = len(self._head), len(self._tail)

@@ -2,20 +2,29 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vecmill.config import Settings
 from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, Engine, usable_cpus
 from vecmill.errors import InputTooLong, InvalidRequest, WrongTask
+from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
-from vecmill.model.tokenizer import Tokenizer, Tokens
+from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.tokens import Tokens
 from vecmill.model.vocabulary import read_token_ids
+from vecmill.serving import maxsim
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, shorten
 from vecmill.serving.runner import Job, Runner
+
+SIDES = {QUERY, DOCUMENT}
 
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
@@ -80,6 +89,9 @@ class ServedModel:
         Raises:
             RequestError: As `prepare`, `Runner.submit` and `finish`, and what befell the engine.
         """
+        if self._by_maxsim(request):
+            queries, documents = maxsim.split(request)
+            return maxsim.join(request, *await asyncio.gather(self.submit(queries), self.submit(documents)))
         started = time.perf_counter()
         if _small(request):
             prepared = self.prepare(request)
@@ -94,6 +106,9 @@ class ServedModel:
         Raises:
             RequestError: As `submit`.
         """
+        if self._by_maxsim(request):
+            queries, documents = maxsim.split(request)
+            return maxsim.join(request, self.compute(queries), self.compute(documents))
         started = time.perf_counter()
         prepared = self.prepare(request)
         columns = self._queue(request, prepared).future.result()
@@ -119,6 +134,10 @@ class ServedModel:
         """Stop the threads and give the memory back."""
         self.runner.close()
         self._tokenizing.shutdown()
+
+    def _by_maxsim(self, request: Request) -> bool:
+        """Whether scores are asked of a model that has vectors of tokens instead."""
+        return request.ranks and self.spec.late is not None and self.spec.scores is None
 
     def _queue(self, request: Request, prepared: Prepared) -> Job:
         marks = [tokens.mark for tokens in prepared.tokens] if self.spec.mark else None
@@ -147,7 +166,7 @@ class ServedModel:
 
     def _prompt(self, options: Options) -> str:
         name = options.prompt_name or self.spec.default_prompt
-        if name is None:
+        if name is None or (self.spec.late is not None and name in SIDES - self.spec.prompts.keys()):
             return ""
         if name not in self.spec.prompts:
             known = ", ".join(sorted(self.spec.prompts)) or "none"
@@ -163,7 +182,7 @@ class ServedModel:
         if pairs:
             return self._tokenize_pairs(pairs, request.options), None
         if texts:
-            return self.tokenizer.encode(texts, prompt), None
+            return self.tokenizer.encode(texts, prompt, self._side(request.options)), None
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
@@ -173,6 +192,10 @@ class ServedModel:
         if reading.texts is None:
             return self.tokenizer.encode_ids(arrays, prompt), reading.vocabulary
         return self.tokenizer.encode(reading.texts, prompt), reading.vocabulary
+
+    def _side(self, options: Options) -> str | None:
+        """Whether inputs are queries or documents, where the model tells them apart."""
+        return options.prompt_name or self.spec.default_prompt
 
     def _tokenize_pairs(self, pairs: list[Pair], options: Options) -> list[Tokens]:
         if self.spec.scores is None:
@@ -207,7 +230,7 @@ class ServedModel:
             model=self.name,
             rows=rows,
             sparse=given.get("sparse", []),
-            multi=given.get("multi", []),
+            multi=_kept(given.get("multi", []), prepared.tokens),
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
@@ -215,6 +238,11 @@ class ServedModel:
             token_vocabulary=prepared.vocabulary,
             timings=Timings(tokenize_s=prepared.seconds, compute_s=total - prepared.seconds, total_s=total),
         )
+
+
+def _kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[NDArray[np.float32]]:
+    """Vectors of the tokens that count."""
+    return [rows if one.kept is None else rows[one.kept] for rows, one in zip(vectors, tokens, strict=False)]
 
 
 def _small(request: Request) -> bool:
