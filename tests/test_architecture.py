@@ -17,6 +17,7 @@ LAYERS = [
     "errors",
     "config",
     "core",
+    "asks",
     "model",
     "graph",
     "engine",

@@ -10,7 +10,7 @@ from starlette.routing import Route as Mounted
 from starlette.types import ASGIApp
 
 from vecmill.api.admin import Admin
-from vecmill.api.dialect import Dialect
+from vecmill.api.dialect import Dialect, by_path
 from vecmill.api.dialects.openai import OPENAI
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
@@ -39,13 +39,11 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
     routes = [
-        Mounted(path, Endpoint(dialect, route, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
-        for dialect in DIALECTS
-        for route in dialect.routes
-        for path in route.paths
+        Mounted(path, Endpoint(choices, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
+        for (path, _), choices in by_path(DIALECTS).items()
     ]
-    app = Starlette(
-        routes=routes + Admin(registry, settings, metrics, DIALECTS).routes(),
+    app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
+        routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
     return Traced(app, events)
