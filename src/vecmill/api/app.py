@@ -1,6 +1,7 @@
 """The ASGI application: the only place that turns settings into objects."""
 
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp
 from vecmill.api.admin import Admin
 from vecmill.api.dialect import Dialect, by_path
 from vecmill.api.dialects.openai import OPENAI
+from vecmill.api.dialects.tei.dialect import TEI
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.trace import Traced
@@ -20,7 +22,7 @@ from vecmill.errors import EngineFailed, MethodNotAllowed, UnknownRoute, Vecmill
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
-DIALECTS: tuple[Dialect, ...] = (OPENAI,)
+DIALECTS: tuple[Dialect, ...] = (OPENAI, TEI)
 """Every wire format that is answered."""
 
 FALLBACK = OPENAI
@@ -54,8 +56,11 @@ async def _no_route(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
         return error_response(FALLBACK, MethodNotAllowed(request.method, path, sorted(allowed)))
-    known = sorted({path for dialect in DIALECTS for route in dialect.routes for path in route.paths})
-    return error_response(FALLBACK, UnknownRoute(f"no route {path}; try {', '.join(known)} or /docs"))
+    known = sorted({known for known, _ in by_path(DIALECTS)})
+    near = ", ".join(get_close_matches(path, known))
+    return error_response(
+        FALLBACK, UnknownRoute(f"no route {path}; {f'near it: {near}; ' if near else ''}/docs lists all")
+    )
 
 
 async def _ours(_: Request, error: Exception) -> Response:

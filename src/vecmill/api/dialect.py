@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from vecmill import errors
 from vecmill.asks import Ask
-from vecmill.errors import VecmillError
 
 Headers = Mapping[str, str]
 """Header values by lower-case name."""
@@ -34,7 +34,7 @@ class Route:
         body: The wire type that a request's JSON is decoded into; on GET, the query.
         parse: Body and headers to the neutral question; raises InvalidRequest.
         render: Body and answer to the bytes of the reply. Pure; may run on any thread.
-        answer: The wire type of the reply, for the OpenAPI document.
+        answer: The wire type of the reply, or a tuple of them, for the OpenAPI document.
         summary: A line for the OpenAPI document.
         method: How it is asked.
         when: Whether a body is of this dialect, by its keys and headers, where others share the path. None takes what
@@ -76,8 +76,31 @@ class Dialect:
 
     name: str
     routes: tuple[Route, ...]
-    render_error: Callable[[VecmillError], ErrorReply]
+    render_error: Callable[[errors.VecmillError], ErrorReply]
     error: type[msgspec.Struct]
+
+
+STATUSES: dict[type[errors.VecmillError], int] = {
+    errors.InvalidRequest: 400,
+    errors.UnknownModel: 404,
+    errors.UnknownRoute: 404,
+    errors.MethodNotAllowed: 405,
+    errors.BodyTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.Overloaded: 429,
+    errors.ModelLoading: 503,
+    errors.ShuttingDown: 503,
+    errors.EngineFailed: 500,
+    errors.VecmillError: 500,
+}
+"""Error to HTTP's own status for it; a dialect lays its table over this one."""
+
+Value = TypeVar("Value")
+
+
+def entry(table: Mapping[type[errors.VecmillError], Value], error: errors.VecmillError) -> Value:
+    """What a table says of an error; a type that is not listed counts as its parent."""
+    return next(table[parent] for parent in type(error).__mro__ if parent in table)
 
 
 def by_path(dialects: tuple[Dialect, ...]) -> dict[tuple[str, str], list[tuple[Dialect, Route]]]:

@@ -40,7 +40,7 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
     """
     routes = [route for dialect in dialects for route in dialect.routes]
     answers = [page.answer for page in pages.values() if page.answer]
-    kinds = [kind for route in routes for kind in (route.body, route.answer)] + answers
+    kinds = [kind for route in routes for kind in (route.body, *_answers(route))] + answers
     kinds += [dialect.error for dialect in dialects]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     schema_of = dict(zip(map(str, kinds), schemas, strict=True))
@@ -61,7 +61,7 @@ def _operation(choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Oper
     """What a path answers; where several dialects share it, each in turn."""
     routes = [route for _, route in choices]
     body = {"required": True, "content": _json([route.body for route in routes], schema_of)}
-    answers = _json([route.answer for route in routes], schema_of)
+    answers = _json([kind for route in routes for kind in _answers(route)], schema_of)
     errors = _json([dialect.error for dialect, _ in choices], schema_of)
     return {
         "summary": "; or: ".join(dict.fromkeys(route.summary for route in routes)),
@@ -72,6 +72,10 @@ def _operation(choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Oper
             "default": {"description": "What went wrong", "content": errors},
         },
     }
+
+
+def _answers(route: Route) -> tuple[Any, ...]:
+    return route.answer if isinstance(route.answer, tuple) else (route.answer,)
 
 
 def _page(path: str, page: Page, schema_of: Schemas) -> Operation:
