@@ -1,5 +1,6 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,22 @@ BREAKS = (" ", "\n", "\t", "\r", "\u3000")
 
 WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 """Classes that are read from vocab.txt where there is no tokenizer.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a caller wishes long inputs to be cut, where the model's own way is not wanted.
+
+    Attributes:
+        side: The end that is cut off, "left" or "right"; None is the model's own.
+        max_tokens: Most tokens, special tokens included, or of the second text of a pair; None is the model's own.
+    """
+
+    side: str | None = None
+    max_tokens: int | None = None
+
+
+OWN = Cut()
 
 
 class Tokenizer:
@@ -57,67 +74,95 @@ class Tokenizer:
         self._sides = Sides.read(self.native, spec.late) if spec.late else None
         self._check_vocabulary(spec)
 
-    def encode(self, texts: list[str], prompt: str = "", side: str | None = None) -> list[Tokens]:
+    @property
+    def frame_tokens(self) -> int:
+        """Special tokens around a text."""
+        return len(self._head) + len(self._tail)
+
+    def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN, side: str | None = None) -> list[Tokens]:
         """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
 
         Args:
             texts: What to read.
             prompt: What goes before each.
+            cut: How long ones are cut.
             side: Whether they are queries or documents, where the model tells them apart.
         """
         prefixed = [prompt + text for text in texts] if prompt else texts
-        if self._sides is not None:
-            limit = min(self.max_tokens, self._sides.limit(side))
-            room = limit - len(self._head) - len(self._tail)
-            return [self._sides.finish(self._fit(ids, room=room), side) for ids in self._bare_ids(prefixed)]
+        sides = self._sides
+        if sides is not None:
+            cut = replace(cut, max_tokens=min(cut.max_tokens or self.max_tokens, sides.limit(side)))
         end = self._end_of(prompt)
-        return [self._fit(ids, end) for ids in self._bare_ids(prefixed)]
+        tokens = [self._fit(ids, end, cut) for ids in self._bare_ids(prefixed, keeps_end=self._cuts_left(cut))]
+        return tokens if sides is None else [sides.finish(one, side) for one in tokens]
 
-    def encode_ids(self, arrays: list[list[int]], prompt: str = "") -> list[Tokens]:
+    def encode_ids(self, arrays: list[list[int]], prompt: str = "", cut: Cut = OWN) -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
         end = self._end_of(prompt)
-        return [self._fit(before + self._bare(ids), end) for ids in arrays]
+        return [self._fit(before + self._bare(ids), end, cut) for ids in arrays]
 
-    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None) -> list[Tokens]:
+    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
 
         Args:
             pairs: The texts.
             instruction: For a language model, what to look for; None is its own default.
+            cut: Of the second text. A language model's question is always cut at its end.
         """
         if self._template is not None:
-            return self._fill(self._template, pairs, instruction)
+            return self._fill(self._template, pairs, instruction, cut.max_tokens)
         frame = self._pairs or PairFrame([], [], [], typed=False)
         once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
         firsts = dict(zip(once, self._bare_ids(once), strict=True))
-        seconds = self._bare_ids([pair.second for pair in pairs])
-        return [self._join(frame, firsts[pair.first], second) for pair, second in zip(pairs, seconds, strict=True)]
+        seconds = self._bare_ids([pair.second for pair in pairs], keeps_end=cut.side == "left")
+        return [self._join(frame, firsts[pair.first], second, cut) for pair, second in zip(pairs, seconds, strict=True)]
 
-    def _join(self, frame: PairFrame, first: list[int], second: list[int]) -> Tokens:
+    def _join(self, frame: PairFrame, first: list[int], second: list[int], cut: Cut) -> Tokens:
         room = self.max_tokens - frame.size
         kept = first if len(first) < room else first[: room // 2]
         head = [*frame.head, *kept, *frame.middle]
-        rest = second[: room - len(kept)]
+        size = min(room - len(kept), cut.max_tokens or room)
+        rest = second[max(0, len(second) - size) :] if cut.side == "left" else second[:size]
         ids = np.array([*head, *rest, *frame.tail], dtype=np.int32)
-        cut = len(kept) + len(rest) < len(first) + len(second)
-        return Tokens(ids, truncated=cut, mark=len(head) if frame.typed else len(ids))
+        lost = len(kept) + len(rest) < len(first) + len(second)
+        return Tokens(ids, truncated=lost, mark=len(head) if frame.typed else len(ids))
 
-    def _fill(self, template: Template, pairs: list[Pair], instruction: str | None) -> list[Tokens]:
+    def _fill(
+        self, template: Template, pairs: list[Pair], instruction: str | None, max_tokens: int | None
+    ) -> list[Tokens]:
         """A language model is asked; of the question only the end, which is the second text's, is cut."""
         wish = instruction or template.instruction
-        bodies = [template.body.format(instruction=wish, first=pair.first, second=pair.second) for pair in pairs]
+        seconds = [self._leading(pair.second, max_tokens) for pair in pairs]
+        bodies = [
+            template.body.format(instruction=wish, first=pair.first, second=second)
+            for pair, second in zip(pairs, seconds, strict=True)
+        ]
         head, tail = self._bare_ids([template.head, template.tail])
         room = max(1, self.max_tokens - len(head) - len(tail))
         return [
-            Tokens(np.array([*head, *ids[:room], *tail], dtype=np.int32), truncated=len(ids) > room)
-            for ids in self._bare_ids(bodies)
+            Tokens(
+                np.array([*head, *ids[:room], *tail], dtype=np.int32),
+                truncated=len(ids) > room or len(second) < len(pair.second),
+            )
+            for ids, pair, second in zip(self._bare_ids(bodies), pairs, seconds, strict=True)
         ]
 
-    def _bare_ids(self, texts: list[str]) -> list[list[int]]:
+    def _leading(self, text: str, max_tokens: int | None) -> str:
+        """The characters of the first tokens of a text."""
+        if max_tokens is None:
+            return text
+        spans = self.native.encode(self._shorten(text), add_special_tokens=False).offsets
+        return text if len(spans) <= max_tokens else text[: spans[max_tokens - 1][1]]
+
+    def _bare_ids(self, texts: list[str], *, keeps_end: bool = False) -> list[list[int]]:
         """Ids of each text without special tokens."""
-        encodings = self.native.encode_batch_fast([self._shorten(text) for text in texts], add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        if not keeps_end:
+            texts = [self._shorten(text) for text in texts]
+        return [encoding.ids for encoding in self.native.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _cuts_left(self, cut: Cut) -> bool:
+        return self._keeps_end if cut.side is None else cut.side == "left"
 
     def _end_of(self, prompt: str) -> int:
         """The mark of a text alone: where its prompt ends, special tokens included; its end for want of a second."""
@@ -127,9 +172,9 @@ class Tokenizer:
             return 0
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
-    def _fit(self, ids: list[int], end: int = 0, room: int | None = None) -> Tokens:
-        room = self._room if room is None else max(1, room)
-        start = max(0, len(ids) - room) if self._keeps_end else 0
+    def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
+        room = min(self._room, (cut.max_tokens or self.max_tokens) - self.frame_tokens)
+        start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
         kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
@@ -143,13 +188,13 @@ class Tokenizer:
         return ids[head : len(ids) - tail] if framed else ids
 
     def _shorten(self, text: str) -> str:
-        """A prefix that surely holds more tokens than the limit, or the whole text, as also where its end is kept.
+        """A prefix that surely holds more tokens than the limit, or the whole text.
 
         The cut falls before white space, where every tokenizer splits, so the tokens before it are those of the whole
         text.
         """
         size = self.max_tokens * CHARS_PER_TOKEN
-        while len(text) > 2 * size and not self._keeps_end:
+        while len(text) > 2 * size:
             cut = max(text.rfind(space, 1, size) for space in BREAKS)
             if cut > 0 and len(self.native.encode(text[:cut], add_special_tokens=False).ids) > self._room:
                 return text[:cut]
