@@ -65,7 +65,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "wrong shape": (misshapen, ["encoder.layer.1.output.dense.weight", "[32, 16]", "[16, 32]"]),
     "unknown architecture": (
         configured(model_type="llamaphant"),
-        ["'llamaphant' is not supported", "bert, ", "onnx/model.onnx"],
+        ["'llamaphant' has no graph", "bert, ", "onnx/model.onnx", "vecmill[torch]"],
     ),
     "no tokenizer": (without("tokenizer.json"), ["no tokenizer.json and no vocab.txt"]),
 }
