@@ -230,4 +230,5 @@ def _auto_class(spec: ModelSpec, config: Any) -> str:  # noqa: ANN401 (transform
         return "AutoModelForSequenceClassification"
     if isinstance(spec.sparse, Splade):
         return "AutoModelForMaskedLM"
-    return "AutoModelForTextEncoding" if getattr(config, "is_encoder_decoder", False) else "AutoModel"
+    encodes = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+    return "AutoModelForTextEncoding" if encodes else "AutoModel"  # the encoder alone of T5 and its kin
