@@ -168,10 +168,10 @@ def render_error(error: VecmillError) -> ErrorReply:
 
 
 def is_jina(keys: Keys, _: Headers) -> bool:
-    """Whether a body for /v1/embeddings is Jina's: by its keys, or because an input is an object."""
-    given = bytes(keys.get("input", b"")).lstrip(b"[ \n\r\t")
+    """Whether a body for /v1/embeddings is Jina's: by its keys, or because the first input is an object."""
+    beginning = bytes(memoryview(keys.get("input", b""))[:16]).translate(None, b" \n\r\t")
     alone = "embedding_type" in keys and "input_type" not in keys
-    return bool(OWN_KEYS & keys.keys()) or alone or given.startswith(b"{")
+    return bool(OWN_KEYS & keys.keys()) or alone or beginning.startswith(b"[{")
 
 
 def _kinds(body: JinaEmbeddingsBody) -> list[str]:

@@ -167,7 +167,7 @@ OPENAI = Dialect(
     name="OpenAI",
     routes=(
         Route(
-            paths=("/v1/embeddings", "/embeddings"),
+            paths=("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
             body=EmbeddingsBody,
             parse=parse,
             render=render,
