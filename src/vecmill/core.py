@@ -69,8 +69,8 @@ class Options:
             of them. A prompt that is named counts for more.
         truncate: Cut inputs to the model's limit; False refuses them instead.
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
-        max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit; of a
-            pair most tokens of the second text.
+        max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
+        second_tokens: Of a pair most tokens of the second text; None is all that fit.
         normalize: Scale vectors to length 1; None and False leave them as the model gives them.
         dimensions: Keep that many leading numbers and normalise again; None keeps all.
         token_vocabulary: One of `TOKEN_VOCABULARIES`; None is the server's setting.
@@ -84,6 +84,7 @@ class Options:
     truncate: bool = True
     truncation_side: Literal["left", "right"] | None = None
     max_tokens: int | None = None
+    second_tokens: int | None = None
     normalize: bool | None = None
     dimensions: int | None = None
     token_vocabulary: str | None = None

@@ -23,6 +23,10 @@ ANY = "<any>"
 """Stands for a string or a number that is another each time: an id, a time."""
 
 
+TYPES = {"output_dtype", "embed_dtype"}
+"""Fields that make base64 of other numbers than float32."""
+
+
 def plain(value: Any, key: str = "") -> Any:
     """JSON with every vector as a list of numbers."""
     if isinstance(value, dict):
@@ -65,7 +69,8 @@ async def test_the_answer_is_the_recorded_one(name: str, serve: Serve, tiny_spec
     headers = golden.get("headers", {})
     assert reply.status_code == golden["status"], reply.text
     assert {name: reply.headers.get(name) for name in headers} == nearly(headers)
-    assert plain(reply.json()) == nearly(plain(golden["response"]))
+    form = plain if not TYPES & golden.get("request", {}).keys() else dict
+    assert form(reply.json()) == nearly(form(golden["response"]))
 
 
 def test_there_are_pairs() -> None:

@@ -12,8 +12,16 @@ from starlette.types import ASGIApp
 
 from vecmill.api.admin import Admin
 from vecmill.api.dialect import Dialect, by_path
+from vecmill.api.dialects.cohere import COHERE
+from vecmill.api.dialects.infinity import INFINITY
+from vecmill.api.dialects.jina import JINA
+from vecmill.api.dialects.mistral import MISTRAL
+from vecmill.api.dialects.nvidia import NVIDIA
+from vecmill.api.dialects.ollama import OLLAMA
 from vecmill.api.dialects.openai import OPENAI
 from vecmill.api.dialects.tei.dialect import TEI
+from vecmill.api.dialects.vllm.dialect import VLLM
+from vecmill.api.dialects.voyage import VOYAGE
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.trace import Traced
@@ -22,8 +30,8 @@ from vecmill.errors import EngineFailed, MethodNotAllowed, UnknownRoute, Vecmill
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
-DIALECTS: tuple[Dialect, ...] = (OPENAI, TEI)
-"""Every wire format that is answered."""
+DIALECTS: tuple[Dialect, ...] = (OPENAI, TEI, COHERE, JINA, NVIDIA, VLLM, VOYAGE, MISTRAL, INFINITY, OLLAMA)
+"""Every wire format that is answered. On a path that several share, the first that knows a body's keys answers."""
 
 FALLBACK = OPENAI
 """Whose errors are said where no route was found."""

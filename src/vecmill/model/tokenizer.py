@@ -36,11 +36,13 @@ class Cut:
 
     Attributes:
         side: The end that is cut off, "left" or "right"; None is the model's own.
-        max_tokens: Most tokens, special tokens included, or of the second text of a pair; None is the model's own.
+        max_tokens: Most tokens, special tokens included; None is the model's own.
+        second_tokens: Of a pair most tokens of the second text; None is all that fit.
     """
 
     side: str | None = None
     max_tokens: int | None = None
+    second_tokens: int | None = None
 
 
 OWN = Cut()
@@ -68,16 +70,17 @@ class Tokenizer:
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
         self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
-        self._room = spec.max_tokens - len(self._head) - len(self._tail)
+        self._framed = len(self._head) + len(self._tail)
+        self._room = spec.max_tokens - self._framed
         if self._room < 1:
             raise CorruptFile(f"{spec.folder}: a limit of {spec.max_tokens} tokens leaves no room for text")
         self._sides = Sides.read(self.native, spec.late) if spec.late else None
         self._check_vocabulary(spec)
 
     @property
-    def frame_tokens(self) -> int:
-        """Special tokens around a text."""
-        return len(self._head) + len(self._tail)
+    def least_tokens(self) -> int:
+        """Tokens that leave room for something of a text, and of both texts of a pair."""
+        return max(self._framed + 1, self._pairs.size + 2 if self._pairs else 0)
 
     def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN, side: str | None = None) -> list[Tokens]:
         """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
@@ -108,10 +111,10 @@ class Tokenizer:
         Args:
             pairs: The texts.
             instruction: For a language model, what to look for; None is its own default.
-            cut: Of the second text. A language model's question is always cut at its end.
+            cut: The side is the second text's; a language model's question is always cut at its end.
         """
         if self._template is not None:
-            return self._fill(self._template, pairs, instruction, cut.max_tokens)
+            return self._fill(self._template, pairs, instruction, cut)
         frame = self._pairs or PairFrame([], [], [], typed=False)
         once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
         firsts = dict(zip(once, self._bare_ids(once), strict=True))
@@ -119,27 +122,25 @@ class Tokenizer:
         return [self._join(frame, firsts[pair.first], second, cut) for pair, second in zip(pairs, seconds, strict=True)]
 
     def _join(self, frame: PairFrame, first: list[int], second: list[int], cut: Cut) -> Tokens:
-        room = self.max_tokens - frame.size
+        room = self._limit(cut) - frame.size
         kept = first if len(first) < room else first[: room // 2]
         head = [*frame.head, *kept, *frame.middle]
-        size = min(room - len(kept), cut.max_tokens or room)
+        size = min(room - len(kept), cut.second_tokens or room)
         rest = second[max(0, len(second) - size) :] if cut.side == "left" else second[:size]
         ids = np.array([*head, *rest, *frame.tail], dtype=np.int32)
         lost = len(kept) + len(rest) < len(first) + len(second)
         return Tokens(ids, truncated=lost, mark=len(head) if frame.typed else len(ids))
 
-    def _fill(
-        self, template: Template, pairs: list[Pair], instruction: str | None, max_tokens: int | None
-    ) -> list[Tokens]:
+    def _fill(self, template: Template, pairs: list[Pair], instruction: str | None, cut: Cut) -> list[Tokens]:
         """A language model is asked; of the question only the end, which is the second text's, is cut."""
         wish = instruction or template.instruction
-        seconds = [self._leading(pair.second, max_tokens) for pair in pairs]
+        seconds = [self._leading(pair.second, cut.second_tokens) for pair in pairs]
         bodies = [
             template.body.format(instruction=wish, first=pair.first, second=second)
             for pair, second in zip(pairs, seconds, strict=True)
         ]
         head, tail = self._bare_ids([template.head, template.tail])
-        room = max(1, self.max_tokens - len(head) - len(tail))
+        room = max(1, self._limit(cut) - len(head) - len(tail))
         return [
             Tokens(
                 np.array([*head, *ids[:room], *tail], dtype=np.int32),
@@ -161,6 +162,9 @@ class Tokenizer:
             texts = [self._shorten(text) for text in texts]
         return [encoding.ids for encoding in self.native.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def _limit(self, cut: Cut) -> int:
+        return min(self.max_tokens, cut.max_tokens or self.max_tokens)
+
     def _cuts_left(self, cut: Cut) -> bool:
         return self._keeps_end if cut.side is None else cut.side == "left"
 
@@ -173,7 +177,7 @@ class Tokenizer:
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
     def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
-        room = min(self._room, (cut.max_tokens or self.max_tokens) - self.frame_tokens)
+        room = self._limit(cut) - self._framed
         start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
         kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:

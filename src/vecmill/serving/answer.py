@@ -19,6 +19,7 @@ from vecmill.asks import (
     TokenizeRequest,
 )
 from vecmill.core import Options
+from vecmill.errors import WrongTask
 from vecmill.model.pieces import pieces, spelled
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
@@ -76,6 +77,10 @@ async def _one(ask: One, model: ServedModel) -> Answer:
         case InfoRequest():
             return describe(model)
         case ByTask():
+            if model.spec.task not in ask.readings:
+                raise WrongTask(
+                    model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.spec.outputs
+                )
             return await model.submit(ask.readings[model.spec.task]())
         case _:
             return await model.submit(ask)

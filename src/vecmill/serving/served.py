@@ -154,9 +154,10 @@ class ServedModel:
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
             raise InvalidRequest(f"dimensions is {dimensions}; {self.name} allows 1 to {dims}", param="dimensions")
-        least, max_tokens = self.tokenizer.frame_tokens + 1, request.options.max_tokens
-        if max_tokens is not None and max_tokens < least:
-            raise InvalidRequest(f"max_tokens is {max_tokens}; {self.name} needs at least {least}", param="max_tokens")
+        for name, least in (("max_tokens", self.tokenizer.least_tokens), ("second_tokens", 1)):
+            value = getattr(request.options, name)
+            if value is not None and value < least:
+                raise InvalidRequest(f"{name} is {value}; {self.name} needs at least {least}", param=name)
 
     def check_inputs(self, inputs: Sequence[Input]) -> None:
         """Refuse too many inputs, and empty ones.
@@ -200,7 +201,7 @@ class ServedModel:
         texts = {number: one for number, one in numbered if isinstance(one, str)}
         pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
         arrays = {number: one for number, one in numbered if isinstance(one, list)}
-        cut = Cut(options.truncation_side, options.max_tokens)
+        cut = Cut(options.truncation_side, options.max_tokens, options.second_tokens)
         done: dict[int, Tokens] = {}
         vocabulary = None
         if texts:
@@ -245,12 +246,13 @@ class ServedModel:
                 raise InvalidRequest(message, param="input")
 
     def _refuse_long(self, tokens: list[Tokens], max_tokens: int | None) -> None:
-        limit = min(self.spec.max_tokens, max_tokens or self.spec.max_tokens)
+        own = self.spec.max_tokens
+        limit, whose = (max_tokens, "this request") if max_tokens and max_tokens < own else (own, self.name)
         for number, one in enumerate(tokens):
             if one.truncated:
                 raise InputTooLong(
-                    f"input[{number}] has more than {limit} tokens, the limit of {self.name}; "
-                    "shorten it or leave truncate at true",
+                    f"input[{number}] has more than {limit} tokens, the limit of {whose}; "
+                    "shorten it or let it be truncated",
                     param="input",
                     code="context_length_exceeded",
                 )

@@ -7,6 +7,7 @@ import msgspec
 from vecmill import errors
 from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route, entry
 from vecmill.api.encode import encoded
+from vecmill.api.prompts import prompts_for
 from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
 
 
@@ -20,6 +21,7 @@ class EmbeddingsBody(msgspec.Struct):
     user: str | None = None
     truncate: bool | None = None
     prompt_name: str | None = None
+    input_type: str | None = None
 
 
 class Embedding(msgspec.Struct):
@@ -89,6 +91,7 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
         inputs=_inputs(body.input),
         options=Options(
             prompt_name=body.prompt_name,
+            role=prompts_for(body.input_type, "input_type"),
             truncate=body.truncate is not False,
             dimensions=body.dimensions,
             token_vocabulary=_token_vocabulary(headers),
@@ -164,7 +167,7 @@ OPENAI = Dialect(
     name="OpenAI",
     routes=(
         Route(
-            paths=("/v1/embeddings", "/embeddings"),
+            paths=("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
             body=EmbeddingsBody,
             parse=parse,
             render=render,
