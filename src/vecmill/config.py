@@ -11,6 +11,7 @@ LEAST = {
     "hub_timeout_s": 0.0,
     "port": 0,
     "threads": 0,
+    "kept_weights_mb": 0,
     "batch_tokens": 1,
     "max_queue_tokens": 1,
     "max_inputs": 1,
@@ -51,6 +52,8 @@ class Settings(FetchSettings):
     Attributes:
         host: Address to listen on.
         port: TCP port; 0 takes a free one.
+        kept_weights_mb: Most megabytes (10^6 bytes) of quantised weights that are kept on disk for the next start,
+            under the cache folder; 0 keeps none.
         threads: Threads of the engine; 0 means as many as this process may use.
         precision: What weights are kept in. int8 is faster and a quarter of the memory, int4 smaller still and no
             faster; `vecmill verify` measures what they cost in quality. bfloat16 and float16 are the torch engine's.
@@ -77,6 +80,7 @@ class Settings(FetchSettings):
     port: int = 8080
     threads: int = 0
     precision: Precision = "float32"
+    kept_weights_mb: int = 20_000
     engine: Literal["auto", "onnx", "exported", "static", "torch"] = "auto"
     device: str = "auto"
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +185,13 @@ def choose(spec: ModelSpec) -> str:
 
 
 def load_engine(
-    name: str, spec: ModelSpec, *, threads: int = 0, precision: str = "float32", device: str = "auto"
+    name: str,
+    spec: ModelSpec,
+    *,
+    threads: int = 0,
+    precision: str = "float32",
+    device: str = "auto",
+    keep: tuple[Path, int] | None = None,
 ) -> Engine:
     """Load a model into the engine of that name.
 
@@ -195,6 +201,7 @@ def load_engine(
         threads: Threads to compute with; 0 means as many as this process may use.
         precision: What the weights are kept in.
         device: Where the torch engine computes.
+        keep: Where the onnx engine keeps quantised weights, and most bytes of them; None keeps none.
 
     Raises:
         LoadError: The model cannot be loaded, or what the engine needs is not installed.
@@ -203,8 +210,8 @@ def load_engine(
         raise UnsupportedModel("the torch engine needs PyTorch and transformers: pip install 'vecmill[torch]'")
     module, attribute = ENGINES[name].split(":")
     create: Callable[..., Engine] = getattr(import_module(module), attribute)
-    placed = {"device": device} if name == "torch" else {}
-    return create(spec, threads=threads or usable_cpus(), precision=precision, **placed)
+    own: dict[str, dict[str, Any]] = {"torch": {"device": device}, "onnx": {"keep": keep}}
+    return create(spec, threads=threads or usable_cpus(), precision=precision, **own.get(name, {}))
 
 
 def usable_cpus(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -1,5 +1,7 @@
 """ONNX Runtime on a compiled graph: the CPU engine."""
 
+import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +15,7 @@ from vecmill.core import Output, Sparse
 from vecmill.engine.base import Batch, Column, Engine, Ids
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
+from vecmill.graph.kept import kept
 from vecmill.graph.ops import INPUT, MARKS, Compiled
 from vecmill.graph.quantize import PRECISIONS
 from vecmill.graph.splade import weigh
@@ -49,19 +52,23 @@ class OnnxEngine(Engine):
         spec: The model.
         threads: Threads to compute with.
         precision: One of `vecmill.graph.quantize.PRECISIONS`.
+        keep: Where quantised weights are kept for the next start, and most bytes of them; None keeps none.
 
     Raises:
         UnsupportedModel: There is no such precision.
         LoadError: As `vecmill.graph.build.build`; CorruptFile also when the session refuses the weights.
     """
 
-    def __init__(self, spec: ModelSpec, *, threads: int, precision: str = "float32") -> None:
+    def __init__(
+        self, spec: ModelSpec, *, threads: int, precision: str = "float32", keep: tuple[Path, int] | None = None
+    ) -> None:
         if precision not in PRECISIONS:
             has = ", ".join(PRECISIONS)
             raise UnsupportedModel(f"{spec.folder}: the onnx engine has no precision {precision!r}; it has: {has}")
         self._spec = spec
         self._threads = threads
         self._precision = precision
+        self._keep = keep if precision != "float32" else None
         self._sessions: dict[tuple[Output, ...], ort.InferenceSession] = {}
         self.weight_bytes = self._open(spec.native)
 
@@ -80,9 +87,14 @@ class OnnxEngine(Engine):
 
     def _open(self, outputs: tuple[Output, ...]) -> int:
         """Build the graph of these outputs; the bytes of its weights."""
-        compiled = build(self._spec, self._precision, outputs)
+        make = partial(build, self._spec, self._precision, outputs)
+        asked = (self._precision, *outputs)
+        compiled = kept(*self._keep, self._spec, asked, make) if self._keep else make()
         self._sessions[outputs] = open_session(compiled, self._threads, self._spec.folder)
-        return sum(array.nbytes for array in compiled.weights.values())
+        size = sum(array.nbytes for array in compiled.weights.values())
+        del compiled, make
+        give_back()
+        return size
 
     def _refuse_others(self, outputs: tuple[Output, ...]) -> None:
         others = [output for output in outputs if output not in self._spec.outputs]
@@ -114,6 +126,13 @@ class OnnxEngine(Engine):
             return [Sparse.of_tokens(row, tokens, settings.ignored) for row, tokens in zip(rows, ids, strict=True)]
         found = [Sparse.of_row(row) for row in rows]
         return [replace(one, values=weigh(one.values, settings or Splade())) for one in found]
+
+
+def give_back() -> None:
+    """Return to the system what was freed: packing weights leaves the C library with holes as large as the weights."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def unmarked(mark: Mark, ids: Ids) -> Ids:

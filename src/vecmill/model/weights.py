@@ -24,6 +24,7 @@ STORED: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2
 NUMBERS: dict[str, np.dtype[Any]] = STORED | {
     "F64": np.dtype("<f8"),
     "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
 }
@@ -132,7 +133,7 @@ def read_weights(folder: Path) -> Weights:
     """
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
-        tensors |= _read_file(path) if path.suffix == ".safetensors" else read_torch(path)
+        tensors |= read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
     return Weights(tensors, folder)
 
 
@@ -177,7 +178,12 @@ def _shards(index: Path) -> list[Path]:
     return shards
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, mapped.
+
+    Raises:
+        CorruptFile: It is truncated or its header makes no sense.
+    """
     size = path.stat().st_size
     if size < 8:
         raise CorruptFile(f"{path}: {size} bytes is no safetensors file; {_AGAIN}")
