@@ -11,6 +11,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.core import Pair
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.model.late import SIDES
 from vecmill.model.pairs import PairFrame
 from vecmill.model.sides import Sides
 from vecmill.model.spec import ModelSpec, read_json
@@ -51,10 +52,12 @@ class Tokenizer:
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
         self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
+        settings = _read_settings(spec.transformer) if spec.late else {}
+        self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
         self._room = spec.max_tokens - len(self._head) - len(self._tail)
-        if self._room < 1:
-            raise CorruptFile(f"{spec.folder}: a limit of {spec.max_tokens} tokens leaves no room for text")
-        self._sides = Sides.read(self.native, spec.late) if spec.late else None
+        least = min(map(self.limit, SIDES))
+        if least - len(self._head) - len(self._tail) < 1:
+            raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
         self._check_vocabulary(spec)
 
     def encode(self, texts: list[str], prompt: str = "", side: str | None = None) -> list[Tokens]:
@@ -66,18 +69,22 @@ class Tokenizer:
             side: Whether they are queries or documents, where the model tells them apart.
         """
         prefixed = [prompt + text for text in texts] if prompt else texts
-        if self._sides is not None:
-            limit = min(self.max_tokens, self._sides.limit(side))
-            room = limit - len(self._head) - len(self._tail)
-            return [self._sides.finish(self._fit(ids, room=room), side) for ids in self._bare_ids(prefixed)]
-        end = self._end_of(prompt)
-        return [self._fit(ids, end) for ids in self._bare_ids(prefixed)]
+        return self._framed(self._bare_ids(prefixed), prompt, side)
 
-    def encode_ids(self, arrays: list[list[int]], prompt: str = "") -> list[Tokens]:
+    def encode_ids(self, arrays: list[list[int]], prompt: str = "", side: str | None = None) -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
-        end = self._end_of(prompt)
-        return [self._fit(before + self._bare(ids), end) for ids in arrays]
+        return self._framed([before + self._bare(ids) for ids in arrays], prompt, side)
+
+    def limit(self, side: str | None = None) -> int:
+        """Most tokens of an input, special tokens included; of a side, where the model tells them apart."""
+        return min(self.max_tokens, self._sides.limit(side) or self.max_tokens) if self._sides else self.max_tokens
+
+    def _framed(self, texts: list[list[int]], prompt: str, side: str | None) -> list[Tokens]:
+        """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
+        end, room = self._end_of(prompt), self.limit(side) - len(self._head) - len(self._tail)
+        fitted = [self._fit(ids, end, room) for ids in texts]
+        return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
     def encode_pairs(self, pairs: list[Pair], instruction: str | None = None) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
@@ -127,8 +134,7 @@ class Tokenizer:
             return 0
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
-    def _fit(self, ids: list[int], end: int = 0, room: int | None = None) -> Tokens:
-        room = self._room if room is None else max(1, room)
+    def _fit(self, ids: list[int], end: int, room: int) -> Tokens:
         start = max(0, len(ids) - room) if self._keeps_end else 0
         kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:

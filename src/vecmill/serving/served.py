@@ -14,7 +14,7 @@ from vecmill.config import Settings
 from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, Engine, usable_cpus
 from vecmill.errors import InputTooLong, InvalidRequest, WrongTask
-from vecmill.model.late import DOCUMENT, QUERY
+from vecmill.model.late import SIDES
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Tokens
@@ -23,8 +23,6 @@ from vecmill.serving import maxsim
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, shorten
 from vecmill.serving.runner import Job, Runner
-
-SIDES = {QUERY, DOCUMENT}
 
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
@@ -127,7 +125,7 @@ class ServedModel:
         tokens, vocabulary = self._tokenize(request, prompt)
         self._refuse_unknown(tokens)
         if not request.options.truncate:
-            self._refuse_long(tokens)
+            self._refuse_long(tokens, self.tokenizer.limit(self._side(request.options)))
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
 
     def close(self) -> None:
@@ -166,7 +164,7 @@ class ServedModel:
 
     def _prompt(self, options: Options) -> str:
         name = options.prompt_name or self.spec.default_prompt
-        if name is None or (self.spec.late is not None and name in SIDES - self.spec.prompts.keys()):
+        if name is None or (self.spec.late is not None and name in set(SIDES) - self.spec.prompts.keys()):
             return ""
         if name not in self.spec.prompts:
             known = ", ".join(sorted(self.spec.prompts)) or "none"
@@ -181,8 +179,9 @@ class ServedModel:
             raise InvalidRequest("input mixes strings, token ids and pairs; send one kind", param="input")
         if pairs:
             return self._tokenize_pairs(pairs, request.options), None
+        side = self._side(request.options)
         if texts:
-            return self.tokenizer.encode(texts, prompt, self._side(request.options)), None
+            return self.tokenizer.encode(texts, prompt, side), None
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
@@ -190,8 +189,8 @@ class ServedModel:
             likely_tiktoken=request.options.likely_tiktoken,
         )
         if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt), reading.vocabulary
+            return self.tokenizer.encode_ids(arrays, prompt, side), reading.vocabulary
+        return self.tokenizer.encode(reading.texts, prompt, side), reading.vocabulary
 
     def _side(self, options: Options) -> str | None:
         """Whether inputs are queries or documents, where the model tells them apart."""
@@ -209,11 +208,11 @@ class ServedModel:
                 message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
                 raise InvalidRequest(message, param="input")
 
-    def _refuse_long(self, tokens: list[Tokens]) -> None:
+    def _refuse_long(self, tokens: list[Tokens], limit: int) -> None:
         for number, one in enumerate(tokens):
             if one.truncated:
                 raise InputTooLong(
-                    f"input[{number}] has more than {self.spec.max_tokens} tokens, the limit of {self.name}; "
+                    f"input[{number}] has more than {limit} tokens, the limit of {self.name}; "
                     "shorten it or leave truncate at true",
                     param="input",
                     code="context_length_exceeded",
