@@ -74,7 +74,8 @@ def serve(tiny_spec: ModelSpec, events: Events) -> Iterator[Serve]:
 
     def make(engine: Engine | None = None, name: str = "tiny", **settings: object) -> ServedModel:
         engine = engine or load_engine("onnx", tiny_spec, threads=1)
-        model = ServedModel(name, tiny_spec, engine, Settings(**settings), events)  # type: ignore[arg-type]
+        spec = engine.spec if isinstance(engine, FakeEngine) else tiny_spec
+        model = ServedModel(name, spec, engine, Settings(**settings), events)  # type: ignore[arg-type]
         models.append(model)
         return model
 

@@ -17,6 +17,7 @@ LAYERS = [
     "errors",
     "config",
     "core",
+    "asks",
     "model",
     "graph",
     "engine",
@@ -34,6 +35,8 @@ HOMES = {
     "onnxruntime": {"engine/onnx.py"},
     "prometheus_client": {"api/metrics.py"},
     "onnx": {"graph/ops.py"},
+    "torch": {"engine/pytorch.py", "engine/torch_heads.py"},
+    "transformers": {"engine/pytorch.py"},
     "uvicorn": {"api/server.py"},
     "cyclopts": {"cli.py"},
     "huggingface_hub": {"model/hub.py", "model/hub_errors.py"},
@@ -76,10 +79,12 @@ def test_a_library_has_one_home(library: str) -> None:
 
 
 def test_dialects_know_nobody() -> None:
-    """A dialect imports neither another dialect nor serving nor an engine."""
-    for path in (ROOT / "api/dialects").glob("*.py"):
+    """A dialect imports neither another dialect nor serving nor an engine; one of several files imports its own."""
+    for path in (ROOT / "api/dialects").rglob("*.py"):
+        own = f"vecmill.api.dialects.{path.relative_to(ROOT / 'api/dialects').parts[0]}"
         forbidden = ("vecmill.api.dialects", "vecmill.serving", "vecmill.engine", "vecmill.model", "vecmill.graph")
-        assert [name for name in imports(path) if name.startswith(forbidden)] == []
+        strange = [name for name in imports(path) if not f"{name}.".startswith(f"{own}.")]
+        assert [name for name in strange if name.startswith(forbidden)] == []
 
 
 @pytest.mark.parametrize(

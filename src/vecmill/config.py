@@ -20,7 +20,7 @@ LEAST = {
 }
 """The least value of each number."""
 
-Precision = Literal["float32", "int8", "int4", "bitsandbytes", "gptq"]
+Precision = Literal["float32", "int8", "int4", "bfloat16", "float16", "bitsandbytes", "gptq"]
 
 PRECISION_NAMES = {"bitsandbytes": "int8", "gptq": "int4"}
 """Other servers' names of precisions, in ours."""
@@ -53,10 +53,12 @@ class Settings(FetchSettings):
         port: TCP port; 0 takes a free one.
         threads: Threads of the engine; 0 means as many as this process may use.
         precision: What weights are kept in. int8 is faster and a quarter of the memory, int4 smaller still and no
-            faster; `vecmill verify` measures what they cost in quality. Other servers' names are understood:
-            bitsandbytes means int8, gptq int4.
+            faster; `vecmill verify` measures what they cost in quality. bfloat16 and float16 are the torch engine's.
+            Other servers' names are understood: bitsandbytes means int8, gptq int4.
         engine: What computes: auto takes a table of vectors (static) where the model is one, else vecmill's own graph
-            (onnx) of the safetensors, else the ONNX file that came with the model (exported).
+            (onnx) of the safetensors, else the ONNX file that came with the model (exported), else PyTorch (torch),
+            which knows any architecture of transformers and accelerators, and needs vecmill[torch].
+        device: Where the torch engine computes: auto takes an accelerator where there is one; cpu, cuda, cuda:1, mps.
         task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank, sparse or multi
             overrides that, as for a masked language model that is to give sparse vectors.
         batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
@@ -75,7 +77,8 @@ class Settings(FetchSettings):
     port: int = 8080
     threads: int = 0
     precision: Precision = "float32"
-    engine: Literal["auto", "onnx", "exported", "static"] = "auto"
+    engine: Literal["auto", "onnx", "exported", "static", "torch"] = "auto"
+    device: str = "auto"
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"
     batch_tokens: int = 512
     max_queue_tokens: int = 2_000_000

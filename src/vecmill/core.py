@@ -1,7 +1,7 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,21 @@ class Sparse:
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
 
+    @classmethod
+    def of_row(cls, row: NDArray[np.float32]) -> Self:
+        """A row [vocabulary] without its zeros."""
+        entries = np.flatnonzero(row)
+        return cls(entries.astype(np.int32), row[entries])
+
+    @classmethod
+    def of_tokens(cls, weights: NDArray[np.float32], ids: NDArray[np.int32], ignored: frozenset[int]) -> Self:
+        """The largest weight of each token that has one and is not ignored; weights float32 [length], ids [length]."""
+        entries, places = np.unique(ids, return_inverse=True)
+        largest = np.zeros(len(entries), dtype=np.float32)
+        np.maximum.at(largest, places, weights)
+        kept = (largest > 0) & ~np.isin(entries, list(ignored))
+        return cls(entries[kept].astype(np.int32), largest[kept])
+
 
 Value = NDArray[np.float32] | Sparse
 """An output for one input: [dims] of dense, [tokens, dims] of multi, [labels] of scores, or sparse."""
@@ -50,7 +65,13 @@ class Options:
 
     Attributes:
         prompt_name: Which of the model's prompts goes before each text; None is the model's own default.
+        role: Names of prompts for what the texts are for: the first that the model has is used, none where it has none
+            of them. A prompt that is named counts for more.
         truncate: Cut inputs to the model's limit; False refuses them instead.
+        truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
+        max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
+        second_tokens: Of a pair most tokens of the second text; None is all that fit.
+        normalize: Scale vectors to length 1; None and False leave them as the model gives them.
         dimensions: Keep that many leading numbers and normalise again; None keeps all.
         token_vocabulary: One of `TOKEN_VOCABULARIES`; None is the server's setting.
         likely_tiktoken: The client is of a kind that tokenises with tiktoken; breaks a tie, nothing more.
@@ -59,7 +80,12 @@ class Options:
     """
 
     prompt_name: str | None = None
+    role: tuple[str, ...] = ()
     truncate: bool = True
+    truncation_side: Literal["left", "right"] | None = None
+    max_tokens: int | None = None
+    second_tokens: int | None = None
+    normalize: bool | None = None
     dimensions: int | None = None
     token_vocabulary: str | None = None
     likely_tiktoken: bool = False
@@ -74,7 +100,7 @@ class Request:
     Attributes:
         model: The served name asked for; None where the caller named none.
         inputs: What to read, in the caller's order.
-        outputs: What is wanted of each.
+        outputs: What is wanted of each; none is what the model is for.
         ranks: The scores are to rank the inputs, so there must be one for each.
         options: What changes the numbers.
     """
@@ -88,9 +114,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Seconds that a request spent in each stage; waiting and running end with its last input."""
+    """Seconds that a request spent in each stage.
+
+    Attributes:
+        tokenize_s: Until the tokens of all its inputs were there.
+        queue_s: From then on until the first of them ran.
+        compute_s: From the tokens until the last one was done, waiting included.
+        total_s: Everything.
+    """
 
     tokenize_s: float = 0.0
+    queue_s: float = 0.0
     compute_s: float = 0.0
     total_s: float = 0.0
 

@@ -14,7 +14,11 @@ VecmillError
 │       └── UnsupportedModel          an architecture, module or setting that vecmill cannot run
 └── RequestError              while serving: one request gets it, the others do not notice
     ├── InvalidRequest            the caller can mend it: the text, a number, a type
-    │   └── InputTooLong              longer than the model's limit, and truncation refused
+    │   ├── NotJson                   the body does not parse
+    │   ├── EmptyInput                there is nothing to read
+    │   ├── TooManyInputs             more than a request may hold
+    │   ├── InputTooLong              longer than the model's limit, and truncation refused
+    │   └── WrongTask                 the model is of another kind
     ├── UnknownModel              no model of that name is served here
     ├── UnknownRoute              no such path
     ├── MethodNotAllowed          the path exists, the method does not
@@ -27,6 +31,7 @@ VecmillError
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class VecmillError(Exception):
@@ -93,6 +98,35 @@ class InvalidRequest(RequestError):
         super().__init__(message)
         self.param = param
         self.code = code
+
+    def about(self, inputs: str) -> Self:
+        """The same with another name for `input`: what the caller's wire format calls the inputs."""
+        if self.param == "input" != inputs:
+            self.param = inputs
+            self.args = (inputs + str(self).removeprefix("input"),) if str(self).startswith("input") else self.args
+        return self
+
+
+class NotJson(InvalidRequest):
+    """The body does not parse."""
+
+
+class EmptyInput(InvalidRequest):
+    """There is no input, or one without content."""
+
+
+class TooManyInputs(InvalidRequest):
+    """More inputs than a request may hold.
+
+    Attributes:
+        count: How many there are.
+        limit: How many there may be.
+    """
+
+    def __init__(self, count: int, limit: int) -> None:
+        super().__init__(f"{count} inputs; a request may hold at most {limit}", param="input")
+        self.count = count
+        self.limit = limit
 
 
 class InputTooLong(InvalidRequest):

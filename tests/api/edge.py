@@ -2,14 +2,32 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from vecmill.api.app import build
 from vecmill.config import Settings
+from vecmill.engine.fake import FakeEngine
+from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import Classifier, Splade
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
+
+KINDS: dict[str, dict[str, Any]] = {
+    "tiny": {},
+    "judge": {"task": "rerank", "scores": Classifier(("relevance",), "sigmoid"), "pooling": (), "tail": (), "dims": 0},
+    "moods": {"task": "classify", "scores": Classifier(("bad", "fair", "good"), "softmax"), "pooling": (), "dims": 0},
+    "words": {"task": "sparse", "sparse": Splade("max", twice=False), "pooling": (), "tail": (), "dims": 0},
+}
+"""Served names, and what is other than in the tiny embedding model: a reranker, a classifier and a sparse encoder."""
+
+
+def fakes(spec: ModelSpec, *names: str) -> list[tuple[FakeEngine, str]]:
+    """An engine and its name for each of `KINDS` that is named."""
+    return [(FakeEngine(replace(spec, **KINDS[name])), name) for name in names]
+
 
 EMBEDDINGS = "/v1/embeddings"
 JSON = {"content-type": "application/json"}

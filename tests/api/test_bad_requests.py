@@ -43,7 +43,7 @@ async def faked(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator
         ([False], "input[0] is false; expected int or str or array"),
         ([1.5], "input[0] is 1.5; expected int or str or array"),
         ([5, 6.0], "input[1] is 6.0; expected int or str or array"),
-        ([{"text": "a"}], 'input[0] is {"text":"a"}; expected int or str or array'),
+        (["a", {"text": "a"}], 'input[1] is {"text":"a"}; expected int or str or array'),
         ([[5, 1.5]], "input[0][1] is 1.5; expected int"),
         ([[5], ["the cat"]], 'input[1][0] is "the cat"; expected int'),
         ([[[5]]], "input[0][0] is [5]; expected int"),
@@ -161,7 +161,7 @@ async def test_too_long_where_truncation_is_refused(faked: httpx.AsyncClient) ->
     """`truncate: false` refuses the first input beyond the limit by its index, with the limit and OpenAI's code."""
     body = {"input": ["the cat", LONG, LONG], "truncate": False}
     assert error_of(await faked.post(EMBEDDINGS, json=body), 400) == {
-        "message": "input[1] has more than 40 tokens, the limit of tiny; shorten it or leave truncate at true",
+        "message": "input[1] has more than 40 tokens, the limit of tiny; shorten it or let it be truncated",
         "type": "invalid_request_error",
         "param": "input",
         "code": "context_length_exceeded",

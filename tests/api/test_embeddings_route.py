@@ -136,7 +136,7 @@ async def test_base64_is_little_endian_float32(client: httpx.AsyncClient, extra:
         {"prompt_name": None},
         {"model": "tiny"},
         {"truncate": True},
-        {"input_type": "query", "metadata": {"deep": [1, None, {"er": 1.5}]}, "": 0},
+        {"priority": 1, "metadata": {"deep": [1, None, {"er": 1.5}]}, "": 0},
     ],
 )
 async def test_what_changes_nothing(faked: httpx.AsyncClient, extra: dict[str, Any]) -> None:

@@ -58,13 +58,19 @@ async def test_no_model_named_of_several(serve: Serve, fake: FakeEngine, events:
     assert (error["message"], error["param"]) == ("the request names no model; served: org/one, two", "model")
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/embeddings", "/v1/embeddings/tiny", "/v1/completions", "/%00", "//"])
+@pytest.mark.parametrize("path", ["/v1", "/v2/embeddings", "/v1/embeddings/tiny", "/v1/completions", "/%00", "//"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_an_unknown_path(faked: httpx.AsyncClient, method: str, path: str) -> None:
     """A path that is no route is 404, and the message says where to look."""
     error = error_of(await faked.request(method, f"http://test{path}"), 404)
-    assert error.pop("message").endswith("try /embeddings, /v1/embeddings or /docs")
+    assert error.pop("message").endswith("/docs lists all")
     assert error == {"type": "invalid_request_error", "param": None, "code": "unknown_url"}
+
+
+async def test_a_path_that_is_nearly_one(faked: httpx.AsyncClient) -> None:
+    """Of a path with a slip the message names those that are near it."""
+    error = error_of(await faked.post("/v1/embedings"), 404)
+    assert error["message"].startswith("no route /v1/embedings; near it: /v1/embeddings")
 
 
 @pytest.mark.parametrize(

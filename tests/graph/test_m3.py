@@ -11,10 +11,10 @@ from checkpoints import write_modules
 from encoders import write_encoder
 from torch_files import write_torch
 from vecmill.config import Settings
-from vecmill.core import Output
+from vecmill.core import Output, Sparse
 from vecmill.embedder import Embedder
 from vecmill.engine.base import Batch, Column, load_engine
-from vecmill.engine.onnx import OnnxEngine, of_tokens
+from vecmill.engine.onnx import OnnxEngine
 from vecmill.errors import CorruptFile, WrongTask
 from vecmill.model.spec import read_spec
 
@@ -133,6 +133,6 @@ def test_a_layer_of_another_width(tmp_path: Path) -> None:
 def test_the_largest_weight_of_each_token() -> None:
     """Repeated tokens count once, ignored ones and those without weight not at all."""
     weights = np.array([5, 1, 3, 2, 0], dtype=np.float32)
-    found = of_tokens(weights, np.array([0, 7, 9, 7, 8], dtype=np.int32), frozenset({0}))
+    found = Sparse.of_tokens(weights, np.array([0, 7, 9, 7, 8], dtype=np.int32), frozenset({0}))
     assert found.indices.tolist() == [7, 9]
     assert found.values.tolist() == [2, 3]

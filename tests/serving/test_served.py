@@ -12,7 +12,8 @@ from conftest import Serve
 from vecmill.core import Options, Request, Result
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import InputTooLong, InvalidRequest
-from vecmill.serving.served import INLINE_CHARS, ServedModel
+from vecmill.serving.prepared import INLINE_CHARS
+from vecmill.serving.served import ServedModel
 
 LONG = "the cat sat on the mat " * 20
 
@@ -86,7 +87,6 @@ def test_token_ids_give_the_texts_vector(serve: Serve, framed: bool) -> None:
         (["the", ""], {}, r"input\[1\] is an empty string"),
         ([[3], []], {}, r"input\[1\] is an empty list of token ids"),
         (["the"] * 11, {}, "11 inputs; a request may hold at most 10"),
-        (["the", [3]], {}, "mixes strings, token ids and pairs"),
         (["the"], {"dimensions": 0}, "dimensions is 0; tiny allows 1 to 16"),
         (["the"], {"dimensions": -1}, "dimensions is -1; tiny allows 1 to 16"),
         (["the"], {"dimensions": 17}, "dimensions is 17; tiny allows 1 to 16"),

@@ -11,13 +11,22 @@ from starlette.routing import Route
 from vecmill.api.dialect import Dialect
 from vecmill.api.metrics import Metrics
 from vecmill.api.openapi import Page, document
-from vecmill.config import Settings
+from vecmill.asks import ModelInfo
+from vecmill.serving.answer import describe
 from vecmill.serving.registry import Registry
-from vecmill.serving.served import ServedModel
+
+
+class Queue(msgspec.Struct):
+    """What waits for a model; Infinity's clients read it."""
+
+    queue_fraction: float
+    queue_absolute: int
+    results_pending: int
+    batch_size: int
 
 
 class ModelCard(msgspec.Struct):
-    """One served model: OpenAI's fields, then what a client needs to know of it."""
+    """One served model: OpenAI's fields, then what a client needs to know of it, then Infinity's."""
 
     id: str
     created: int
@@ -28,14 +37,17 @@ class ModelCard(msgspec.Struct):
     architecture: str
     task: str
     outputs: list[str]
-    labels: list[str]
     pooling: list[str]
     normalized: bool
     prompts: list[str]
     default_prompt: str | None
+    labels: list[str]
     revision: str
     precision: str
     engine: str
+    backend: str
+    capabilities: list[str]
+    stats: Queue
     owned_by: str = "vecmill"
     object: Literal["model"] = "model"
 
@@ -66,20 +78,20 @@ class Admin:
 
     Args:
         registry: The models.
-        settings: Limits, to tell them.
         metrics: What /metrics shows.
         dialects: What the OpenAPI document describes.
     """
 
-    def __init__(self, registry: Registry, settings: Settings, metrics: Metrics, dialects: tuple[Dialect, ...]) -> None:
+    def __init__(self, registry: Registry, metrics: Metrics, dialects: tuple[Dialect, ...]) -> None:
         self._registry = registry
-        self._settings = settings
         self._metrics = metrics
         self._dialects = dialects
 
     def routes(self) -> list[Route]:
         """For the router."""
         rows = {
+            "/": self.alive,
+            "/ping": self.alive,
             "/health": self.health,
             "/ready": self.ready,
             "/metrics": self.metrics,
@@ -94,11 +106,15 @@ class Admin:
 
     async def models(self, _: Request) -> Response:
         """List the loaded models."""
-        return _json(ModelList([self._card(model) for model in self._registry]))
+        return _json(ModelList([_card(describe(model)) for model in self._registry]))
 
     async def model(self, request: Request) -> Response:
         """Describe one model; ids hold slashes."""
-        return _json(self._card(self._registry.get(request.path_params["name"])))
+        return _json(_card(describe(self._registry.get(request.path_params["name"]))))
+
+    async def alive(self, _: Request) -> Response:
+        """A line, for clients that look whether anyone is there."""
+        return Response("vecmill is running; /docs says what it answers\n", media_type="text/plain")
 
     async def health(self, _: Request) -> Response:
         """503 once an engine has died, for a liveness probe."""
@@ -124,30 +140,41 @@ class Admin:
         page = files("vecmill.api").joinpath("docs.html").read_bytes()
         return Response(page, media_type="text/html")
 
-    def _card(self, model: ServedModel) -> ModelCard:
-        spec = model.spec
-        return ModelCard(
-            id=model.name,
-            created=model.created,
-            dimensions=spec.dims,
-            max_tokens=spec.max_tokens,
-            max_inputs=self._settings.max_inputs,
-            vocab_size=spec.vocab_size,
-            architecture=spec.family,
-            task=spec.task,
-            outputs=list(spec.outputs),
-            labels=list(spec.scores.labels) if spec.scores else [],
-            pooling=list(spec.pooling),
-            normalized=spec.normalized,
-            prompts=sorted(spec.prompts),
-            default_prompt=spec.default_prompt,
-            revision=model.revision,
-            precision=model.precision,
-            engine=model.kind,
-        )
+
+CAPABILITIES = {"dense": "embed", "scores": "classify", "sparse": "sparse", "multi": "multi"}
+"""Outputs in Infinity's words, and ours for what it has no word for."""
+
+
+def _card(info: ModelInfo) -> ModelCard:
+    capabilities = [CAPABILITIES[output] for output in info.outputs] + ["rerank"] * (len(info.labels) == 1)
+    stats = Queue(info.waiting_tokens / info.max_queue_tokens, info.waiting_inputs, 0, info.max_batch_tokens)
+    return ModelCard(
+        id=info.model,
+        created=info.created,
+        dimensions=info.dims,
+        max_tokens=info.max_tokens,
+        max_inputs=info.max_inputs,
+        vocab_size=info.vocab_size,
+        architecture=info.family,
+        task=info.task,
+        outputs=list(info.outputs),
+        pooling=list(info.pooling),
+        normalized=info.normalized,
+        prompts=list(info.prompts),
+        default_prompt=info.default_prompt,
+        labels=list(info.labels),
+        revision=info.revision,
+        precision=info.precision,
+        engine=info.engine,
+        backend=info.engine,
+        capabilities=capabilities,
+        stats=stats,
+    )
 
 
 PAGES = {
+    "/": Page("Whether anyone is there", media_type="text/plain"),
+    "/ping": Page("As /", media_type="text/plain"),
     "/v1/models": Page("The served models", ModelList),
     "/v1/models/{name}": Page("One served model", ModelCard),
     "/models": Page("As /v1/models", ModelList),

@@ -1,6 +1,7 @@
 """The ASGI application: the only place that turns settings into objects."""
 
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -10,8 +11,17 @@ from starlette.routing import Route as Mounted
 from starlette.types import ASGIApp
 
 from vecmill.api.admin import Admin
-from vecmill.api.dialect import Dialect
+from vecmill.api.dialect import Dialect, by_path
+from vecmill.api.dialects.cohere import COHERE
+from vecmill.api.dialects.infinity import INFINITY
+from vecmill.api.dialects.jina import JINA
+from vecmill.api.dialects.mistral import MISTRAL
+from vecmill.api.dialects.nvidia import NVIDIA
+from vecmill.api.dialects.ollama import OLLAMA
 from vecmill.api.dialects.openai import OPENAI
+from vecmill.api.dialects.tei.dialect import TEI
+from vecmill.api.dialects.vllm.dialect import VLLM
+from vecmill.api.dialects.voyage import VOYAGE
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.trace import Traced
@@ -20,8 +30,8 @@ from vecmill.errors import EngineFailed, MethodNotAllowed, UnknownRoute, Vecmill
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
-DIALECTS: tuple[Dialect, ...] = (OPENAI,)
-"""Every wire format that is answered."""
+DIALECTS: tuple[Dialect, ...] = (OPENAI, TEI, COHERE, JINA, NVIDIA, VLLM, VOYAGE, MISTRAL, INFINITY, OLLAMA)
+"""Every wire format that is answered. On a path that several share, the first that knows a body's keys answers."""
 
 FALLBACK = OPENAI
 """Whose errors are said where no route was found."""
@@ -39,13 +49,11 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
     routes = [
-        Mounted(path, Endpoint(dialect, route, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
-        for dialect in DIALECTS
-        for route in dialect.routes
-        for path in route.paths
+        Mounted(path, Endpoint(choices, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
+        for (path, _), choices in by_path(DIALECTS).items()
     ]
-    app = Starlette(
-        routes=routes + Admin(registry, settings, metrics, DIALECTS).routes(),
+    app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
+        routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
     return Traced(app, events)
@@ -56,8 +64,11 @@ async def _no_route(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
         return error_response(FALLBACK, MethodNotAllowed(request.method, path, sorted(allowed)))
-    known = sorted({path for dialect in DIALECTS for route in dialect.routes for path in route.paths})
-    return error_response(FALLBACK, UnknownRoute(f"no route {path}; try {', '.join(known)} or /docs"))
+    known = sorted({known for known, _ in by_path(DIALECTS)})
+    near = ", ".join(get_close_matches(path, known))
+    return error_response(
+        FALLBACK, UnknownRoute(f"no route {path}; {f'near it: {near}; ' if near else ''}/docs lists all")
+    )
 
 
 async def _ours(_: Request, error: Exception) -> Response:

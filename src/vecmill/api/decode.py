@@ -1,11 +1,14 @@
 """JSON to a wire type, with errors that say what is wrong, what was given and what is allowed."""
 
 import re
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
 
 import msgspec
 
-from vecmill.errors import InvalidRequest
+from vecmill.errors import InvalidRequest, NotJson
+
+Shape = TypeVar("Shape")
 
 SHOWN_CHARS = 80
 """How much of a wrong value an error repeats."""
@@ -22,10 +25,11 @@ def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:  # noqa: A
     """The body as the decoder's type.
 
     Raises:
-        InvalidRequest: The body is empty, no JSON, or not of the type.
+        NotJson: The body is empty or does not parse.
+        InvalidRequest: It is not of the type.
     """
     if not body:
-        raise InvalidRequest("the body is empty; send a JSON object")
+        raise NotJson("the body is empty; send a JSON object")
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -33,9 +37,33 @@ def decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:  # noqa: A
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # msgspec calls a lone surrogate truncated data
         what = "half a surrogate pair (\\ud800 to \\udfff)" if _LONE_SURROGATE.search(body) else error
-        raise InvalidRequest(f"the body is not valid JSON: {what}") from error
+        raise NotJson(f"the body is not valid JSON: {what}") from error
     except RecursionError as error:
-        raise InvalidRequest("the body is nested too deeply") from error
+        raise NotJson("the body is nested too deeply") from error
+
+
+def decode_query(query: bytes, kind: type[Shape]) -> Shape:
+    """The query of a URL as a wire type; a name that comes twice counts once, the last time.
+
+    Raises:
+        InvalidRequest: It is not of the type.
+    """
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"the query is wrong: {error}") from error
+
+
+def keys_of(body: bytes) -> dict[str, msgspec.Raw]:
+    """The keys of a body with their values as they came; none where it is no object."""
+    try:
+        return _KEYS.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def explain(message: str, body: bytes, kind: type) -> InvalidRequest:

@@ -2,36 +2,57 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from vecmill.core import Request, Result
-from vecmill.errors import VecmillError
+from vecmill import errors
+from vecmill.asks import Ask
 
 Headers = Mapping[str, str]
 """Header values by lower-case name."""
 
+Keys = Mapping[str, msgspec.Raw]
+"""The keys of a body, with their values as they came."""
 
-@dataclass(frozen=True, slots=True)
+
+class Nothing(msgspec.Struct):
+    """What is asked without a body."""
+
+
+def no_headers(_body: object, _answer: object) -> dict[str, str]:
+    """No headers of the dialect's own."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One kind of request of a dialect, answered on POST.
+    """One kind of request of a dialect.
 
     Attributes:
         paths: All paths that answer it, the canonical one first.
-        body: The wire type that a request's JSON is decoded into.
-        parse: Body and headers to the neutral request; raises InvalidRequest.
-        render: Body and result to the bytes of the answer. Pure; may run on any thread.
-        answer: The wire type of the answer, for the OpenAPI document.
+        body: The wire type that a request's JSON is decoded into; on GET, the query.
+        parse: Body and headers to the neutral question; raises InvalidRequest.
+        render: Body and answer to the bytes of the reply. Pure; may run on any thread.
+        answer: The wire type of the reply, or a tuple of them, for the OpenAPI document.
         summary: A line for the OpenAPI document.
+        method: How it is asked.
+        when: Whether a body is of this dialect, by its keys and headers, where others share the path. None takes what
+            no other wants.
+        headers: Body and answer to headers of the reply.
+        inputs: What the wire calls the inputs, for errors.
     """
 
     paths: tuple[str, ...]
     body: type[msgspec.Struct]
-    parse: Callable[[Any, Headers], Request]
-    render: Callable[[Any, Result], bytes]
-    answer: type[msgspec.Struct]
+    parse: Callable[[Any, Headers], Ask]
+    render: Callable[[Any, Any], bytes]
+    answer: Any
     summary: str
+    method: Literal["GET", "POST"] = "POST"
+    when: Callable[[Keys, Headers], bool] | None = None
+    headers: Callable[[Any, Any], dict[str, str]] = no_headers
+    inputs: str = "input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +76,40 @@ class Dialect:
 
     name: str
     routes: tuple[Route, ...]
-    render_error: Callable[[VecmillError], ErrorReply]
+    render_error: Callable[[errors.VecmillError], ErrorReply]
     error: type[msgspec.Struct]
+
+
+STATUSES: dict[type[errors.VecmillError], int] = {
+    errors.InvalidRequest: 400,
+    errors.UnknownModel: 404,
+    errors.UnknownRoute: 404,
+    errors.MethodNotAllowed: 405,
+    errors.BodyTooLarge: 413,
+    errors.UnsupportedMediaType: 415,
+    errors.Overloaded: 429,
+    errors.ModelLoading: 503,
+    errors.ShuttingDown: 503,
+    errors.EngineFailed: 500,
+    errors.VecmillError: 500,
+}
+"""Error to HTTP's own status for it; a dialect lays its table over this one."""
+
+Value = TypeVar("Value")
+
+
+def entry(table: Mapping[type[errors.VecmillError], Value], error: errors.VecmillError) -> Value:
+    """What a table says of an error; a type that is not listed counts as its parent."""
+    return next(table[parent] for parent in type(error).__mro__ if parent in table)
+
+
+def by_path(dialects: tuple[Dialect, ...]) -> dict[tuple[str, str], list[tuple[Dialect, Route]]]:
+    """Path and method to all that they may mean, the one that takes what no other wants last."""
+    table: dict[tuple[str, str], list[tuple[Dialect, Route]]] = {}
+    for dialect in dialects:
+        for route in dialect.routes:
+            for path in route.paths:
+                table.setdefault((path, route.method), []).append((dialect, route))
+    for choices in table.values():
+        choices.sort(key=lambda choice: choice[1].when is None)
+    return table

@@ -2,18 +2,23 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from vecmill.api.decode import decode
+from vecmill.api.decode import decode, decode_query, keys_of
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.trace import Trace, trace_of
+from vecmill.asks import Answer, ListRequest, ModelInfo, Several, Tokenized
 from vecmill.core import Result
-from vecmill.errors import MethodNotAllowed, ShuttingDown, VecmillError
+from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
+from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
 
 INLINE_NUMBERS = 64 * 1024
@@ -22,58 +27,101 @@ INLINE_NUMBERS = 64 * 1024
 CLIENT_GONE = 499
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A route, how its bodies are decoded, and the dialect that says its errors."""
+
+    dialect: Dialect
+    route: Route
+    decoder: "msgspec.json.Decoder[Any]"
+
+
 class Endpoint:
-    """An ASGI application that answers one route of a dialect.
+    """An ASGI application that answers one method of one path.
 
     Args:
-        dialect: How errors are said.
-        route: What is answered.
+        choices: What may be meant; the first whose `when` holds is, else the last.
         registry: The models.
         max_body_bytes: Most bytes of a body.
         encoding: Where large answers are encoded.
     """
 
     def __init__(
-        self, dialect: Dialect, route: Route, registry: Registry, *, max_body_bytes: int, encoding: Executor
+        self, choices: Sequence[tuple[Dialect, Route]], registry: Registry, *, max_body_bytes: int, encoding: Executor
     ) -> None:
-        self._dialect = dialect
-        self._route = route
+        self._choices = [Choice(*choice, msgspec.json.Decoder(choice[1].body)) for choice in choices]
         self._registry = registry
         self._max_body_bytes = max_body_bytes
         self._encoding = encoding
-        self._decoder = msgspec.json.Decoder(route.body)
+        self._asked = choices[0][1].method
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
-        trace = trace_of(scope)
-        trace.route = self._route.paths[0]
+        trace, choice = trace_of(scope), self._choices[-1]
+        trace.route = choice.route.paths[0]
         try:
-            response = await self._answer(Incoming(scope, receive), trace)
+            incoming = Incoming(scope, receive)
+            given = await self._read(incoming)
+            choice = self._choose(given, incoming)
+            trace.route = choice.route.paths[0]
+            response = await self._answer(choice, given, incoming, trace)
+        except InvalidRequest as failure:
+            response = error_response(choice.dialect, failure.about(choice.route.inputs))
         except VecmillError as failure:
-            response = error_response(self._dialect, failure)
+            response = error_response(choice.dialect, failure)
         except CallerGone:
             response = Response(status_code=CLIENT_GONE)
         except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
             error = ShuttingDown("the server shut down before this request was done")
-            response = error_response(self._dialect, error)
+            response = error_response(choice.dialect, error)
         await response(scope, receive, send)
 
-    async def _answer(self, incoming: Incoming, trace: Trace) -> Response:
-        if incoming.method != "POST":
-            raise MethodNotAllowed(incoming.method, incoming.path, ["POST"])
-        body = decode(self._decoder, await incoming.json(self._max_body_bytes))
-        wanted = self._route.parse(body, incoming.headers)
-        model = self._registry.get(wanted.model)
-        trace.model = model.name
-        with incoming.watch():
-            trace.result = result = await model.submit(wanted)
-        content = await self._render(body, result)
-        return Response(content, media_type="application/json", headers=_result_headers(result))
+    async def _read(self, incoming: Incoming) -> bytes:
+        allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
+        if incoming.method not in allowed:
+            raise MethodNotAllowed(incoming.method, incoming.path, allowed)
+        return incoming.query if self._asked == "GET" else await incoming.json(self._max_body_bytes)
 
-    async def _render(self, body: object, result: Result) -> bytes:
-        if result.rows.size <= INLINE_NUMBERS:
-            return self._route.render(body, result)
-        return await asyncio.get_running_loop().run_in_executor(self._encoding, self._route.render, body, result)
+    def _choose(self, given: bytes, incoming: Incoming) -> Choice:
+        *others, last = self._choices
+        if not others:
+            return last
+        keys = keys_of(given)
+        return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
+
+    async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace) -> Response:
+        route = choice.route
+        body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
+        ask = route.parse(body, incoming.headers)
+        if not isinstance(ask, ListRequest | Several):
+            trace.model = self._registry.get(ask.model).name
+        with incoming.watch():
+            result = await answer(ask, self._registry)
+        headers = route.headers(body, result)
+        if isinstance(result, Result):
+            trace.result = result
+            headers = _result_headers(result) | headers
+        content = await self._render(route, body, result)
+        return Response(content, media_type="application/json", headers=headers)
+
+    async def _render(self, route: Route, body: object, result: Answer) -> bytes:
+        if _numbers(result) <= INLINE_NUMBERS:
+            return route.render(body, result)
+        return await asyncio.get_running_loop().run_in_executor(self._encoding, route.render, body, result)
+
+
+def _numbers(result: Answer) -> int:
+    """About how many numbers an answer holds."""
+    match result:
+        case Result():
+            sparse = sum(len(one.values) for one in result.sparse)
+            return result.rows.size + result.scores.size + sparse + sum(one.size for one in result.multi)
+        case Tokenized():
+            return sum(map(len, result.pieces))
+        case list():
+            return sum(_numbers(one) for one in result if not isinstance(one, ModelInfo))
+        case _:
+            return 0
 
 
 def error_response(dialect: Dialect, error: VecmillError) -> Response:

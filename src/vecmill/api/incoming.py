@@ -26,12 +26,14 @@ class Incoming:
     Attributes:
         method: In capitals.
         path: Without the query.
+        query: What follows the question mark.
         headers: Values by lower-case name.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[str, str] = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         self.receive = receive
 

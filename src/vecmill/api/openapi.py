@@ -6,11 +6,14 @@ from typing import Any
 import msgspec
 
 from vecmill import __version__
-from vecmill.api.dialect import Dialect, Route
+from vecmill.api.dialect import Dialect, Route, by_path
 
 REF = "#/components/schemas/{name}"
 
 Operation = dict[str, Any]
+
+Schemas = dict[str, dict[str, Any]]
+"""Schema by wire type, as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,17 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
         dialects: What is answered on POST.
         pages: What is answered on GET, by path.
     """
+    routes = [route for dialect in dialects for route in dialect.routes]
     answers = [page.answer for page in pages.values() if page.answer]
-    kinds = [kind for d in dialects for r in d.routes for kind in (r.body, r.answer, d.error)] + answers
-    _, components = msgspec.json.schema_components(kinds, ref_template=REF)
-    paths = {path: {"get": _page(path, page)} for path, page in pages.items()}
-    for dialect in dialects:
-        for route in dialect.routes:
-            paths |= {path: {"post": _operation(dialect, route)} for path in route.paths}
+    kinds = [kind for route in routes for kind in (route.body, *_answers(route))] + answers
+    kinds += [dialect.error for dialect in dialects]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    schema_of = dict(zip(map(str, kinds), schemas, strict=True))
+    paths: dict[str, dict[str, Operation]] = {
+        path: {"get": _page(path, page, schema_of)} for path, page in pages.items()
+    }
+    for (path, method), choices in by_path(dialects).items():
+        paths.setdefault(path, {})[method.lower()] = _operation(choices, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {"title": "vecmill", "version": __version__},
@@ -50,22 +57,31 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
     }
 
 
-def _operation(dialect: Dialect, route: Route) -> Operation:
+def _operation(choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Operation:
+    """What a path answers; where several dialects share it, each in turn."""
+    routes = [route for _, route in choices]
+    body = {"required": True, "content": _json([route.body for route in routes], schema_of)}
+    answers = _json([kind for route in routes for kind in _answers(route)], schema_of)
+    errors = _json([dialect.error for dialect, _ in choices], schema_of)
     return {
-        "summary": route.summary,
-        "tags": [dialect.name],
-        "requestBody": {"required": True, "content": _json(route.body)},
+        "summary": "; or: ".join(dict.fromkeys(route.summary for route in routes)),
+        "tags": list(dict.fromkeys(dialect.name for dialect, _ in choices)),
+        **({"requestBody": body} if routes[0].method == "POST" else {}),
         "responses": {
-            "200": {"description": "The answer", "content": _json(route.answer)},
-            "default": {"description": "What went wrong", "content": _json(dialect.error)},
+            "200": {"description": "The answer", "content": answers},
+            "default": {"description": "What went wrong", "content": errors},
         },
     }
 
 
-def _page(path: str, page: Page) -> Operation:
+def _answers(route: Route) -> tuple[Any, ...]:
+    return route.answer if isinstance(route.answer, tuple) else (route.answer,)
+
+
+def _page(path: str, page: Page, schema_of: Schemas) -> Operation:
     names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-    content = _json(page.answer) if page.answer else {page.media_type: {}}
+    content = _json([page.answer], schema_of) if page.answer else {page.media_type: {}}
     return {
         "summary": page.summary,
         "tags": ["Server"],
@@ -74,5 +90,6 @@ def _page(path: str, page: Page) -> Operation:
     }
 
 
-def _json(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REF.format(name=kind.__name__)}}}
+def _json(kinds: list[Any], schema_of: Schemas) -> dict[str, Any]:
+    distinct = list({str(schema): schema for schema in (schema_of[str(kind)] for kind in kinds)}.values())
+    return {"application/json": {"schema": distinct[0] if len(distinct) == 1 else {"oneOf": distinct}}}

@@ -36,7 +36,7 @@ class Trace:
             self.model,
             self.route,
             status,
-            inputs=len(self.result.rows),
+            inputs=len(self.result.tokens),
             tokens=sum(self.result.tokens),
             truncated=self.result.truncated,
             timings=self.result.timings,

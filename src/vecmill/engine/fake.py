@@ -78,7 +78,8 @@ class FakeEngine(Engine):
             return [fake_sparse(row) for row in ids]
         if output == "multi":
             return [np.stack([fake_row(row[: end + 1], FAKE_DIMS) for end in range(len(row))]) for row in ids]
-        rows = np.stack([fake_row(row, self.spec.width(output)) for row in ids])
+        make = fake_scores if output == "scores" else fake_row
+        rows = np.stack([make(row, self.spec.width(output)) for row in ids])
         for number, row in enumerate(ids):
             for token in set(row.tolist()) & self.faults.keys():
                 FAULTS[self.faults[token]](rows, number)
@@ -91,10 +92,16 @@ class FakeEngine(Engine):
 
 def fake_row(ids: NDArray[np.int32], dims: int) -> NDArray[np.float32]:
     """The row that `FakeEngine` gives for these ids, float32 [dims], of length 1."""
-    seed = float(np.sum(ids * np.arange(1, len(ids) + 1)) % 10007)
-    row = np.cos(seed * np.arange(1, dims + 1)).astype(np.float32)
+    row = fake_scores(ids, dims)
     result: NDArray[np.float32] = row / np.linalg.norm(row)
     return result
+
+
+def fake_scores(ids: NDArray[np.int32], labels: int) -> NDArray[np.float32]:
+    """The scores that `FakeEngine` gives for these ids, float32 [labels], from -1 to 1."""
+    seed = float(np.sum(ids * np.arange(1, len(ids) + 1)) % 10007)
+    scores: NDArray[np.float32] = np.cos(seed * np.arange(1, labels + 1)).astype(np.float32)
+    return scores
 
 
 def fake_sparse(ids: NDArray[np.int32]) -> Sparse:

@@ -1,6 +1,7 @@
 """ONNX Runtime on a compiled graph: the CPU engine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from vecmill.engine.base import Batch, Column, Engine, Ids
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
 from vecmill.graph.ops import INPUT, MARKS, Compiled
+from vecmill.graph.quantize import PRECISIONS
 from vecmill.graph.splade import weigh
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tasks import Mark, Splade, TokenWeights
@@ -49,10 +51,14 @@ class OnnxEngine(Engine):
         precision: One of `vecmill.graph.quantize.PRECISIONS`.
 
     Raises:
+        UnsupportedModel: There is no such precision.
         LoadError: As `vecmill.graph.build.build`; CorruptFile also when the session refuses the weights.
     """
 
     def __init__(self, spec: ModelSpec, *, threads: int, precision: str = "float32") -> None:
+        if precision not in PRECISIONS:
+            has = ", ".join(PRECISIONS)
+            raise UnsupportedModel(f"{spec.folder}: the onnx engine has no precision {precision!r}; it has: {has}")
         self._spec = spec
         self._threads = threads
         self._precision = precision
@@ -105,21 +111,9 @@ class OnnxEngine(Engine):
         """Rows [rows, vocabulary] without their zeros; or the largest weight of each token of [rows, length]."""
         settings = self._spec.sparse
         if isinstance(settings, TokenWeights):
-            return [of_tokens(row, tokens, settings.ignored) for row, tokens in zip(rows, ids, strict=True)]
-        entries = [np.flatnonzero(row) for row in rows]
-        splade = settings or Splade()
-        return [
-            Sparse(some.astype(np.int32), weigh(row[some], splade)) for some, row in zip(entries, rows, strict=True)
-        ]
-
-
-def of_tokens(weights: NDArray[np.float32], ids: Ids, ignored: frozenset[int]) -> Sparse:
-    """The largest weight of each token that has one, and is not ignored; weights float32 [length], ids [length]."""
-    entries, places = np.unique(ids, return_inverse=True)
-    largest = np.zeros(len(entries), dtype=np.float32)
-    np.maximum.at(largest, places, weights)
-    kept = (largest > 0) & ~np.isin(entries, list(ignored))
-    return Sparse(entries[kept].astype(np.int32), largest[kept])
+            return [Sparse.of_tokens(row, tokens, settings.ignored) for row, tokens in zip(rows, ids, strict=True)]
+        found = [Sparse.of_row(row) for row in rows]
+        return [replace(one, values=weigh(one.values, settings or Splade())) for one in found]
 
 
 def unmarked(mark: Mark, ids: Ids) -> Ids:

@@ -77,7 +77,8 @@ def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output]
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"{spec.folder}: architecture {spec.family!r} is not supported yet; supported: {known}")
     if spec.mark == "seen" and spec.family in BLIND:
-        raise UnsupportedModel(f"{spec.folder}: queries with tokens that others do not see: not of {spec.family!r}")
+        what = f"queries with tokens that others do not see, of {spec.family!r}"
+        raise UnsupportedModel(f"{spec.folder}: {what}, are not in the graph; --engine torch can compute them")
     family = import_module(place)
     outputs = outputs or spec.outputs[:1]
     graph = Graph(precision, _only_token(spec, outputs), spec.mark)

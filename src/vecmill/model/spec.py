@@ -56,8 +56,9 @@ TRANSFORMER_CONFIGS = (
     "sentence_xlnet_config.json",
 )
 
-WIDTHS = ("hidden_size", "dim", "n_embd")
-"""What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed n_embd."""
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
+"""What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed
+n_embd, T5 d_model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from vecmill.model.spec import ModelSpec, read_json
 from vecmill.model.static import STATIC
 from vecmill.model.tasks import Template, YesNo
 from vecmill.model.tokenizer_class import apply_class, class_name, token_text
-from vecmill.model.tokens import Tokens
+from vecmill.model.tokens import OWN, Cut, Tokens
 
 CHARS_PER_TOKEN = 24
 """Much longer texts are first cut to this many characters a token of the limit: 10 MB need no reading to keep 256."""
@@ -52,79 +53,114 @@ class Tokenizer:
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
         self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
+        self._framed = len(self._head) + len(self._tail)
+        self._room = spec.max_tokens - self._framed
         settings = _read_settings(spec.transformer) if spec.late else {}
         self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
-        self._room = spec.max_tokens - len(self._head) - len(self._tail)
         least = min(map(self.limit, SIDES))
-        if least - len(self._head) - len(self._tail) < 1:
+        if least <= self._framed:
             raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
         self._check_vocabulary(spec)
 
-    def encode(self, texts: list[str], prompt: str = "", side: str | None = None) -> list[Tokens]:
+    @property
+    def least_tokens(self) -> int:
+        """Tokens that leave room for something of a text, and of both texts of a pair."""
+        return max(self._framed + 1, self._pairs.size + 2 if self._pairs else 0)
+
+    def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN, side: str | None = None) -> list[Tokens]:
         """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
 
         Args:
             texts: What to read.
             prompt: What goes before each.
+            cut: How long ones are cut.
             side: Whether they are queries or documents, where the model tells them apart.
         """
         prefixed = [prompt + text for text in texts] if prompt else texts
-        return self._framed(self._bare_ids(prefixed), prompt, side)
+        bare = self._bare_ids(prefixed, keeps_end=self._cuts_left(cut))
+        return self._between(bare, prompt, cut, side)
 
-    def encode_ids(self, arrays: list[list[int]], prompt: str = "", side: str | None = None) -> list[Tokens]:
+    def encode_ids(
+        self, arrays: list[list[int]], prompt: str = "", cut: Cut = OWN, side: str | None = None
+    ) -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
-        return self._framed([before + self._bare(ids) for ids in arrays], prompt, side)
+        return self._between([before + self._bare(ids) for ids in arrays], prompt, cut, side)
 
     def limit(self, side: str | None = None) -> int:
         """Most tokens of an input, special tokens included; of a side, where the model tells them apart."""
-        return min(self.max_tokens, self._sides.limit(side) or self.max_tokens) if self._sides else self.max_tokens
+        own = self._sides.limit(side) if self._sides else None
+        return min(self.max_tokens, own or self.max_tokens)
 
-    def _framed(self, texts: list[list[int]], prompt: str, side: str | None) -> list[Tokens]:
+    def _between(self, texts: list[list[int]], prompt: str, cut: Cut, side: str | None) -> list[Tokens]:
         """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
-        end, room = self._end_of(prompt), self.limit(side) - len(self._head) - len(self._tail)
-        fitted = [self._fit(ids, end, room) for ids in texts]
+        end, own = self._end_of(prompt), self.limit(side)
+        cut = replace(cut, max_tokens=min(own, cut.max_tokens or own))
+        fitted = [self._fit(ids, end, cut) for ids in texts]
         return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
-    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None) -> list[Tokens]:
+    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
 
         Args:
             pairs: The texts.
             instruction: For a language model, what to look for; None is its own default.
+            cut: The side is the second text's; a language model's question is always cut at its end.
         """
         if self._template is not None:
-            return self._fill(self._template, pairs, instruction)
+            return self._fill(self._template, pairs, instruction, cut)
         frame = self._pairs or PairFrame([], [], [], typed=False)
         once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
         firsts = dict(zip(once, self._bare_ids(once), strict=True))
-        seconds = self._bare_ids([pair.second for pair in pairs])
-        return [self._join(frame, firsts[pair.first], second) for pair, second in zip(pairs, seconds, strict=True)]
+        seconds = self._bare_ids([pair.second for pair in pairs], keeps_end=cut.side == "left")
+        return [self._join(frame, firsts[pair.first], second, cut) for pair, second in zip(pairs, seconds, strict=True)]
 
-    def _join(self, frame: PairFrame, first: list[int], second: list[int]) -> Tokens:
-        room = self.max_tokens - frame.size
+    def _join(self, frame: PairFrame, first: list[int], second: list[int], cut: Cut) -> Tokens:
+        room = self._limit(cut) - frame.size
         kept = first if len(first) < room else first[: room // 2]
         head = [*frame.head, *kept, *frame.middle]
-        rest = second[: room - len(kept)]
+        size = min(room - len(kept), cut.second_tokens or room)
+        rest = second[max(0, len(second) - size) :] if cut.side == "left" else second[:size]
         ids = np.array([*head, *rest, *frame.tail], dtype=np.int32)
-        cut = len(kept) + len(rest) < len(first) + len(second)
-        return Tokens(ids, truncated=cut, mark=len(head) if frame.typed else len(ids))
+        lost = len(kept) + len(rest) < len(first) + len(second)
+        return Tokens(ids, truncated=lost, mark=len(head) if frame.typed else len(ids))
 
-    def _fill(self, template: Template, pairs: list[Pair], instruction: str | None) -> list[Tokens]:
+    def _fill(self, template: Template, pairs: list[Pair], instruction: str | None, cut: Cut) -> list[Tokens]:
         """A language model is asked; of the question only the end, which is the second text's, is cut."""
         wish = instruction or template.instruction
-        bodies = [template.body.format(instruction=wish, first=pair.first, second=pair.second) for pair in pairs]
+        seconds = [self._leading(pair.second, cut.second_tokens) for pair in pairs]
+        bodies = [
+            template.body.format(instruction=wish, first=pair.first, second=second)
+            for pair, second in zip(pairs, seconds, strict=True)
+        ]
         head, tail = self._bare_ids([template.head, template.tail])
-        room = max(1, self.max_tokens - len(head) - len(tail))
+        room = max(1, self._limit(cut) - len(head) - len(tail))
         return [
-            Tokens(np.array([*head, *ids[:room], *tail], dtype=np.int32), truncated=len(ids) > room)
-            for ids in self._bare_ids(bodies)
+            Tokens(
+                np.array([*head, *ids[:room], *tail], dtype=np.int32),
+                truncated=len(ids) > room or len(second) < len(pair.second),
+            )
+            for ids, pair, second in zip(self._bare_ids(bodies), pairs, seconds, strict=True)
         ]
 
-    def _bare_ids(self, texts: list[str]) -> list[list[int]]:
+    def _leading(self, text: str, max_tokens: int | None) -> str:
+        """The characters of the first tokens of a text."""
+        if max_tokens is None:
+            return text
+        spans = self.native.encode(self._shorten(text), add_special_tokens=False).offsets
+        return text if len(spans) <= max_tokens else text[: spans[max_tokens - 1][1]]
+
+    def _bare_ids(self, texts: list[str], *, keeps_end: bool = False) -> list[list[int]]:
         """Ids of each text without special tokens."""
-        encodings = self.native.encode_batch_fast([self._shorten(text) for text in texts], add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        if not keeps_end:
+            texts = [self._shorten(text) for text in texts]
+        return [encoding.ids for encoding in self.native.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _limit(self, cut: Cut) -> int:
+        return min(self.max_tokens, cut.max_tokens or self.max_tokens)
+
+    def _cuts_left(self, cut: Cut) -> bool:
+        return self._keeps_end if cut.side is None else cut.side == "left"
 
     def _end_of(self, prompt: str) -> int:
         """The mark of a text alone: where its prompt ends, special tokens included; its end for want of a second."""
@@ -134,8 +170,9 @@ class Tokenizer:
             return 0
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
-    def _fit(self, ids: list[int], end: int, room: int) -> Tokens:
-        start = max(0, len(ids) - room) if self._keeps_end else 0
+    def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
+        room = self._limit(cut) - self._framed
+        start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
         kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
@@ -149,13 +186,13 @@ class Tokenizer:
         return ids[head : len(ids) - tail] if framed else ids
 
     def _shorten(self, text: str) -> str:
-        """A prefix that surely holds more tokens than the limit, or the whole text, as also where its end is kept.
+        """A prefix that surely holds more tokens than the limit, or the whole text.
 
         The cut falls before white space, where every tokenizer splits, so the tokens before it are those of the whole
         text.
         """
         size = self.max_tokens * CHARS_PER_TOKEN
-        while len(text) > 2 * size and not self._keeps_end:
+        while len(text) > 2 * size:
             cut = max(text.rfind(space, 1, size) for space in BREAKS)
             if cut > 0 and len(self.native.encode(text[:cut], add_special_tokens=False).ids) > self._room:
                 return text[:cut]

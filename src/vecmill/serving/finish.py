@@ -12,26 +12,33 @@ from vecmill.errors import InvalidRequest
 Floats = NDArray[np.float32]
 
 
-def shorten(rows: Floats, dimensions: int | None) -> Floats:
+def shorten(rows: Floats, dimensions: int | None, *, scale: bool = True) -> Floats:
     """The leading numbers of each row, scaled to length 1 (Matryoshka, arXiv 2205.13147; OpenAI's `dimensions`).
 
     Args:
         rows: [inputs, dims].
         dimensions: How many; None and all of them change nothing.
+        scale: Whether what is left is scaled.
 
     Raises:
         InvalidRequest: What is left of a row is no vector.
     """
     if dimensions is None or dimensions == rows.shape[1]:
         return rows
-    kept = rows[:, :dimensions]
-    norms = np.linalg.norm(kept, axis=1, keepdims=True)
-    shortened: Floats = kept / np.maximum(norms, np.finfo(np.float32).tiny)
+    kept = np.ascontiguousarray(rows[:, :dimensions])
+    shortened = scaled(kept) if scale else kept
     lost = np.flatnonzero(~sound("dense", shortened))
     if len(lost):
         message = f"input[{lost[0]}]: the first {dimensions} numbers of its vector are all zero; ask for more"
         raise InvalidRequest(message, param="dimensions")
     return shortened
+
+
+def scaled(rows: Floats) -> Floats:
+    """Each row at length 1; a row of zeros stays one."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    result: Floats = rows / np.maximum(norms, np.finfo(np.float32).tiny)
+    return result
 
 
 def sigmoid(scores: Floats) -> Floats:

@@ -108,7 +108,7 @@ def load(
     kind = choose(spec) if settings.engine == "auto" else settings.engine
     if kind != "static":  # a table has no attention
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
-    engine = load_engine(kind, spec, threads=settings.threads, precision=precision)
+    engine = load_engine(kind, spec, threads=settings.threads, precision=precision, device=settings.device)
     revision = checkpoint.revision
     model = ServedModel(
         parse(reference).name, spec, engine, settings, events, revision=revision, precision=precision, kind=kind

@@ -35,10 +35,11 @@ class Job(Owner):
 
     Attributes:
         columns: One for each output, filled as batches finish: float32 [inputs, width], or a list.
+        started: When its first input ran, by `time.perf_counter`; 0 before that.
         future: Ends with `columns`, or with a RequestError. Cancelling it drops what is still queued.
     """
 
-    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "outputs")
+    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "outputs", "started")
 
     def __init__(
         self, inputs: int, outputs: tuple[Output, ...], widths: Sequence[int], marks: Sequence[int] | None = None
@@ -50,6 +51,7 @@ class Job(Owner):
             np.empty((inputs, width), dtype=np.float32) if width else [None] * inputs for width in widths
         ]
         self.missing = inputs
+        self.started = 0.0
         self.future: Future[list[Column]] = Future()
 
     def put(self, row: int, values: Sequence[Value]) -> None:
@@ -210,6 +212,8 @@ class Runner:
         marked = [item.owner.marks[item.row] for item in items if item.owner.marks is not None]
         batch, outputs = Batch.pack([item.ids for item in items], marked or None), items[0].owner.outputs
         started, failed = time.perf_counter(), True
+        for item in items:
+            item.owner.started = item.owner.started or started
         try:
             columns = self._engine.compute(batch, outputs)
             failed = False

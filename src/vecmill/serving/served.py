@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,28 +14,19 @@ from numpy.typing import NDArray
 from vecmill.config import Settings
 from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, Engine, usable_cpus
-from vecmill.errors import InputTooLong, InvalidRequest, WrongTask
+from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
 from vecmill.model.late import SIDES
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
-from vecmill.model.tokens import Tokens
+from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
 from vecmill.serving import maxsim
 from vecmill.serving.events import Events
-from vecmill.serving.finish import ACTIVATIONS, shorten
+from vecmill.serving.finish import ACTIVATIONS, scaled, shorten
+from vecmill.serving.prepared import Prepared, is_small, kept
 from vecmill.serving.runner import Job, Runner
 
-INLINE_CHARS = 2000
-"""Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request ready for the queue."""
-
-    tokens: list[Tokens]
-    vocabulary: str | None
-    seconds: float
+Made = TypeVar("Made")
 
 
 class ServedModel:
@@ -78,7 +70,8 @@ class ServedModel:
             max_queue_tokens=settings.max_queue_tokens,
             events=events,
         )
-        self._settings = settings
+        self.weight_bytes = engine.weight_bytes
+        self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
 
     async def submit(self, request: Request) -> Result:
@@ -91,12 +84,14 @@ class ServedModel:
             queries, documents = maxsim.split(request)
             return maxsim.join(request, *await asyncio.gather(self.submit(queries), self.submit(documents)))
         started = time.perf_counter()
-        if _small(request):
+        request = self._meant(request)
+        if is_small(request):
             prepared = self.prepare(request)
         else:
-            prepared = await asyncio.get_running_loop().run_in_executor(self._tokenizing, self.prepare, request)
-        columns = await asyncio.wrap_future(self._queue(request, prepared).future)
-        return self._result(request, prepared, columns, started)
+            prepared = await self.aside(partial(self.prepare, request))
+        job = self._queue(request, prepared)
+        columns = await asyncio.wrap_future(job.future)
+        return self._result(request, prepared, columns, started, job.started)
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
@@ -108,9 +103,15 @@ class ServedModel:
             queries, documents = maxsim.split(request)
             return maxsim.join(request, self.compute(queries), self.compute(documents))
         started = time.perf_counter()
+        request = self._meant(request)
         prepared = self.prepare(request)
-        columns = self._queue(request, prepared).future.result()
-        return self._result(request, prepared, columns, started)
+        job = self._queue(request, prepared)
+        columns = job.future.result()
+        return self._result(request, prepared, columns, started, job.started)
+
+    async def aside(self, work: Callable[[], Made]) -> Made:
+        """Do something with the tokenizer on one of its threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, work)
 
     def prepare(self, request: Request) -> Prepared:
         """Check and tokenise.
@@ -121,11 +122,12 @@ class ServedModel:
         """
         started = time.perf_counter()
         self._check(request)
-        prompt = self._prompt(request.options)
+        prompt = self.prompt(request.options)
         tokens, vocabulary = self._tokenize(request, prompt)
         self._refuse_unknown(tokens)
         if not request.options.truncate:
-            self._refuse_long(tokens, self.tokenizer.limit(self._side(request.options)))
+            own = self.tokenizer.limit(self._side(request.options))
+            self._refuse_long(tokens, own, request.options.max_tokens)
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
 
     def close(self) -> None:
@@ -147,59 +149,94 @@ class ServedModel:
                 raise WrongTask(self.name, output, self.spec.outputs)
         if request.ranks and self.spec.width("scores") != 1:
             raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
-        count, limit = len(request.inputs), self._settings.max_inputs
-        if not count:
-            raise InvalidRequest("input is an empty list; at least one input is needed", param="input")
-        if count > limit:
-            raise InvalidRequest(f"{count} inputs; a request may hold at most {limit}", param="input")
-        for number, one in enumerate(request.inputs):
-            if not one:
-                kind = "string" if isinstance(one, str) else "list of token ids"
-                raise InvalidRequest(f"input[{number}] is an empty {kind}; every input needs content", param="input")
-            if isinstance(one, Pair) and not (one.first and one.second):
-                raise InvalidRequest(f"input[{number}] is a pair with an empty text; both need content", param="input")
+        self.check_inputs(request.inputs)
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
             raise InvalidRequest(f"dimensions is {dimensions}; {self.name} allows 1 to {dims}", param="dimensions")
+        for name, least in (("max_tokens", self.tokenizer.least_tokens), ("second_tokens", 1)):
+            value = getattr(request.options, name)
+            if value is not None and value < least:
+                raise InvalidRequest(f"{name} is {value}; {self.name} needs at least {least}", param=name)
 
-    def _prompt(self, options: Options) -> str:
+    def check_inputs(self, inputs: Sequence[Input]) -> None:
+        """Refuse too many inputs, and empty ones.
+
+        Raises:
+            EmptyInput: There is none, or one has no content.
+            TooManyInputs: A request may not hold so many.
+        """
+        count, limit = len(inputs), self.settings.max_inputs
+        if not count:
+            raise EmptyInput("input is an empty list; at least one input is needed", param="input")
+        if count > limit:
+            raise TooManyInputs(count, limit)
+        for number, one in enumerate(inputs):
+            if not one:
+                kind = "string" if isinstance(one, str) else "list of token ids"
+                raise EmptyInput(f"input[{number}] is an empty {kind}; every input needs content", param="input")
+            if isinstance(one, Pair) and not (one.first or one.second):
+                raise EmptyInput(f"input[{number}] is a pair of empty texts; one needs content", param="input")
+
+    def prompt(self, options: Options) -> str:
+        """What goes before each text.
+
+        Raises:
+            InvalidRequest: The model has no prompt of the name that is given.
+        """
+        prompts = self.spec.prompts
+        if options.role and not options.prompt_name:
+            return next((prompts[name] for name in options.role if name in prompts), "")
         name = options.prompt_name or self.spec.default_prompt
-        if name is None or (self.spec.late is not None and name in set(SIDES) - self.spec.prompts.keys()):
+        if name is None or (self.spec.late is not None and name in SIDES and name not in prompts):
             return ""
-        if name not in self.spec.prompts:
-            known = ", ".join(sorted(self.spec.prompts)) or "none"
+        if name not in prompts:
+            known = ", ".join(sorted(prompts)) or "none"
             raise InvalidRequest(f"prompt_name is {name!r}; {self.name} has: {known}", param="prompt_name")
-        return self.spec.prompts[name]
+        return prompts[name]
 
     def _tokenize(self, request: Request, prompt: str) -> tuple[list[Tokens], str | None]:
-        texts = [one for one in request.inputs if isinstance(one, str)]
-        pairs = [one for one in request.inputs if isinstance(one, Pair)]
-        arrays = [one for one in request.inputs if isinstance(one, list)]
-        if max(len(texts), len(pairs), len(arrays)) < len(request.inputs):
-            raise InvalidRequest("input mixes strings, token ids and pairs; send one kind", param="input")
-        if pairs:
-            return self._tokenize_pairs(pairs, request.options), None
-        side = self._side(request.options)
+        """Each kind of input is tokenised together and put back where it stood."""
+        options, numbered = request.options, list(enumerate(request.inputs))
+        texts = {number: one for number, one in numbered if isinstance(one, str)}
+        pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
+        arrays = {number: one for number, one in numbered if isinstance(one, list)}
+        cut = Cut(options.truncation_side, options.max_tokens, options.second_tokens)
+        done: dict[int, Tokens] = {}
+        vocabulary = None
         if texts:
-            return self.tokenizer.encode(texts, prompt, side), None
+            done |= zip(
+                texts, self.tokenizer.encode(list(texts.values()), prompt, cut, self._side(options)), strict=True
+            )
+        if pairs:
+            done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
+        if arrays:
+            found, vocabulary = self._tokenize_ids(list(arrays.values()), options, prompt, cut)
+            done |= zip(arrays, found, strict=True)
+        return [done[number] for number, _ in numbered], vocabulary
+
+    def _tokenize_ids(
+        self, arrays: list[list[int]], options: Options, prompt: str, cut: Cut
+    ) -> tuple[list[Tokens], str | None]:
+        side = self._side(options)
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
-            policy=request.options.token_vocabulary or self._settings.token_ids,
-            likely_tiktoken=request.options.likely_tiktoken,
+            policy=options.token_vocabulary or self.settings.token_ids,
+            likely_tiktoken=options.likely_tiktoken,
         )
         if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt, side), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt, side), reading.vocabulary
+            return self.tokenizer.encode_ids(arrays, prompt, cut, side), reading.vocabulary
+        return self.tokenizer.encode(reading.texts, prompt, cut, side), reading.vocabulary
 
     def _side(self, options: Options) -> str | None:
         """Whether inputs are queries or documents, where the model tells them apart."""
-        return options.prompt_name or self.spec.default_prompt
+        named = (options.prompt_name, *options.role, self.spec.default_prompt)
+        return next((name for name in named if name in SIDES), None)
 
-    def _tokenize_pairs(self, pairs: list[Pair], options: Options) -> list[Tokens]:
+    def _tokenize_pairs(self, pairs: list[Pair], options: Options, cut: Cut) -> list[Tokens]:
         if self.spec.scores is None:
             raise InvalidRequest(f"input holds pairs of texts, which {self.name} does not read together", param="input")
-        return self.tokenizer.encode_pairs(pairs, options.instruction)
+        return self.tokenizer.encode_pairs(pairs, options.instruction, cut)
 
     def _refuse_unknown(self, tokens: list[Tokens]) -> None:
         """Without special tokens a text of spaces, or of unknown words, has nothing to embed."""
@@ -208,48 +245,47 @@ class ServedModel:
                 message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
                 raise InvalidRequest(message, param="input")
 
-    def _refuse_long(self, tokens: list[Tokens], limit: int) -> None:
+    def _refuse_long(self, tokens: list[Tokens], own: int, max_tokens: int | None) -> None:
+        limit, whose = (max_tokens, "this request") if max_tokens and max_tokens < own else (own, self.name)
         for number, one in enumerate(tokens):
             if one.truncated:
                 raise InputTooLong(
-                    f"input[{number}] has more than {limit} tokens, the limit of {self.name}; "
-                    "shorten it or leave truncate at true",
+                    f"input[{number}] has more than {limit} tokens, the limit of {whose}; "
+                    "shorten it or let it be truncated",
                     param="input",
                     code="context_length_exceeded",
                 )
 
-    def _result(self, request: Request, prepared: Prepared, columns: list[Column], started: float) -> Result:
+    def _result(
+        self, request: Request, prepared: Prepared, columns: list[Column], started: float, ran: float
+    ) -> Result:
         given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True))
         options, scores = request.options, given.get("scores", nothing())
         if self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
-        rows = shorten(given["dense"], options.dimensions) if "dense" in given else nothing()
+        rows = self._rows(given["dense"], options) if "dense" in given else nothing()
         total = time.perf_counter() - started
         return Result(
             model=self.name,
             rows=rows,
             sparse=given.get("sparse", []),
-            multi=_kept(given.get("multi", []), prepared.tokens),
+            multi=kept(given.get("multi", []), prepared.tokens),
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
             truncated=sum(one.truncated for one in prepared.tokens),
             token_vocabulary=prepared.vocabulary,
-            timings=Timings(tokenize_s=prepared.seconds, compute_s=total - prepared.seconds, total_s=total),
+            timings=Timings(
+                tokenize_s=prepared.seconds,
+                queue_s=max(0.0, ran - started - prepared.seconds),
+                compute_s=total - prepared.seconds,
+                total_s=total,
+            ),
         )
 
+    def _rows(self, rows: NDArray[np.float32], options: Options) -> NDArray[np.float32]:
+        rows = shorten(rows, options.dimensions, scale=options.normalize is not False)
+        return scaled(rows) if options.normalize and not self.spec.normalized else rows
 
-def _kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[NDArray[np.float32]]:
-    """Vectors of the tokens that count."""
-    return [rows if one.kept is None else rows[one.kept] for rows, one in zip(vectors, tokens, strict=False)]
-
-
-def _small(request: Request) -> bool:
-    return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
-
-
-def _chars(one: Input) -> int:
-    """Characters to tokenise; ids count as many, because whose they are takes time to tell."""
-    if isinstance(one, Pair):
-        return len(one.first) + len(one.second)
-    return len(one) if isinstance(one, str) else INLINE_CHARS + 1
+    def _meant(self, request: Request) -> Request:
+        return request if request.outputs else replace(request, outputs=self.spec.outputs[:1])

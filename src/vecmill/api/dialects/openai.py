@@ -5,8 +5,9 @@ from typing import Literal
 import msgspec
 
 from vecmill import errors
-from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route
-from vecmill.api.encode import ENCODINGS
+from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route, entry
+from vecmill.api.encode import encoded
+from vecmill.api.prompts import prompts_for
 from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
 
 
@@ -20,6 +21,7 @@ class EmbeddingsBody(msgspec.Struct):
     user: str | None = None
     truncate: bool | None = None
     prompt_name: str | None = None
+    input_type: str | None = None
 
 
 class Embedding(msgspec.Struct):
@@ -89,6 +91,7 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
         inputs=_inputs(body.input),
         options=Options(
             prompt_name=body.prompt_name,
+            role=prompts_for(body.input_type, "input_type"),
             truncate=body.truncate is not False,
             dimensions=body.dimensions,
             token_vocabulary=_token_vocabulary(headers),
@@ -99,8 +102,8 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
 
 def render(body: EmbeddingsBody, result: Result) -> bytes:
     """The answer, each vector encoded as asked."""
-    encode = ENCODINGS[body.encoding_format or "float"]
-    data = [EncodedEmbedding("embedding", number, encode(row)) for number, row in enumerate(result.rows)]
+    rows = encoded(result.rows, encoding=body.encoding_format)
+    data = [EncodedEmbedding("embedding", number, row) for number, row in enumerate(rows)]
     total = sum(result.tokens)
     return msgspec.json.encode(EncodedAnswer("list", data, result.model, Usage(total, total)))
 
@@ -119,12 +122,12 @@ STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
     errors.EngineFailed: (500, "server_error", "engine_failed"),
     errors.VecmillError: (500, "server_error", None),
 }
-"""Error to status, type and code; a subclass not listed counts as its parent."""
+"""Error to status, type and code; one that is not listed counts as its parent."""
 
 
 def render_error(error: errors.VecmillError) -> ErrorReply:
     """The status and the body of an error."""
-    status, kind, code = next(STATUSES[parent] for parent in type(error).__mro__ if parent in STATUSES)
+    status, kind, code = entry(STATUSES, error)
     param = "model" if isinstance(error, errors.UnknownModel) else None
     if isinstance(error, errors.InvalidRequest):
         param, code = error.param, error.code
@@ -139,7 +142,7 @@ def _inputs(value: str | list[str | int | list[int]]) -> list[Input]:
     """A text, texts, one array of token ids, or several."""
     if isinstance(value, str):
         if not value:
-            raise errors.InvalidRequest("input is an empty string; every input needs content", param="input")
+            raise errors.EmptyInput("input is an empty string; every input needs content", param="input")
         return [value]
     for number, element in enumerate(value):
         if type(element) is not type(value[0]):
@@ -164,7 +167,7 @@ OPENAI = Dialect(
     name="OpenAI",
     routes=(
         Route(
-            paths=("/v1/embeddings", "/embeddings"),
+            paths=("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
             body=EmbeddingsBody,
             parse=parse,
             render=render,

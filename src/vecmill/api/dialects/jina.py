@@ -1,0 +1,220 @@
+"""Jina's embeddings and rerank API, as its clients send and read it.
+
+Late chunking and images are refused. Of several embedding types each stands under its name. Unlike Jina's, a long text
+is cut unless `truncate` is false.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
+from vecmill.api.encode import as_base64, as_numbers, encoded
+from vecmill.api.inputs import pairs, texts, texts_of
+from vecmill.api.prompts import prompts_for
+from vecmill.api.ranking import check_top, ranked
+from vecmill.core import Options, Request, Result
+from vecmill.errors import InvalidRequest, VecmillError
+
+Kind = Literal["float", "base64", "binary", "ubinary", "int8", "uint8"]
+
+OWN_KEYS = frozenset({"task", "late_chunking", "normalized", "return_multivector"})
+
+
+class JinaEmbeddingsBody(msgspec.Struct, kw_only=True):
+    """A request for vectors; an input is a string or an object with a text."""
+
+    input: str | list[str | dict[str, Any]]
+    model: str | None = None
+    task: str | None = None
+    dimensions: int | None = None
+    normalized: bool | None = None
+    embedding_type: str | list[Kind] | None = None
+    late_chunking: bool | None = None
+    truncate: bool | None = None
+    return_multivector: bool | None = None
+
+
+class JinaEmbedding(msgspec.Struct):
+    """A vector, or with `return_multivector` a vector for each token under `embeddings`."""
+
+    index: int
+    object: Literal["embedding"] = "embedding"
+    embedding: Any = msgspec.UNSET
+    embeddings: Any = msgspec.UNSET
+
+
+class JinaUsage(msgspec.Struct):
+    """Tokens that went through the model."""
+
+    total_tokens: int
+    prompt_tokens: int
+
+
+class JinaEmbeddingsAnswer(msgspec.Struct):
+    """The vectors, in the order of the inputs."""
+
+    model: str
+    usage: JinaUsage
+    data: list[JinaEmbedding]
+    object: Literal["list"] = "list"
+
+
+class JinaRerankBody(msgspec.Struct, kw_only=True):
+    """A request to put documents in order; 0 of `top_n` is all."""
+
+    query: str | dict[str, Any]
+    documents: list[str | dict[str, Any]]
+    model: str | None = None
+    top_n: int | None = None
+    return_documents: bool | None = None
+    max_doc_length: int | None = None
+
+
+class JinaRank(msgspec.Struct):
+    """A document's place and score, and with `return_documents` its text."""
+
+    index: int
+    relevance_score: float
+    document: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class JinaRerankAnswer(msgspec.Struct):
+    """The documents by their scores, the best first."""
+
+    model: str
+    usage: JinaUsage
+    results: list[JinaRank]
+    object: Literal["list"] = "list"
+
+
+class JinaError(msgspec.Struct):
+    """Every error has this body."""
+
+    detail: str
+
+
+def parse(body: JinaEmbeddingsBody, _: Headers) -> Request:
+    """Vectors of texts for a task.
+
+    Raises:
+        InvalidRequest: Late chunking is asked for, an input holds no text, or a type is unknown.
+    """
+    if body.late_chunking:
+        raise InvalidRequest("late_chunking is not served; send each chunk as an input", param="late_chunking")
+    _kinds(body)
+    given = [body.input] if isinstance(body.input, str) else body.input
+    return Request(
+        model=body.model,
+        inputs=texts(texts_of(given, "input")),
+        outputs=("multi",) if body.return_multivector else ("dense",),
+        options=Options(
+            role=prompts_for(body.task, "task"),
+            truncate=body.truncate is not False,
+            dimensions=None if body.return_multivector else body.dimensions,
+            normalize=body.normalized is not False,
+        ),
+    )
+
+
+def render(body: JinaEmbeddingsBody, result: Result) -> bytes:
+    """The vectors, each encoded as asked."""
+    kinds = _kinds(body)
+    if body.return_multivector:
+        encode = as_base64 if kinds == ["base64"] else as_numbers
+        data = [JinaEmbedding(number, embeddings=encode(one)) for number, one in enumerate(result.multi)]
+    else:
+        columns = [_rows(result, kind) for kind in kinds]
+        data = [
+            JinaEmbedding(number, embedding=row[0] if len(kinds) == 1 else dict(zip(kinds, row, strict=True)))
+            for number, row in enumerate(zip(*columns, strict=True))
+        ]
+    return msgspec.json.encode(JinaEmbeddingsAnswer(result.model, _usage(result), data))
+
+
+def parse_rerank(body: JinaRerankBody, _: Headers) -> Request:
+    """Scores of documents for a query.
+
+    Raises:
+        InvalidRequest: A document has no text, or `top_n` is negative.
+    """
+    check_top(body.top_n, least=0)
+    (query,) = texts_of([body.query], "query")
+    return Request(
+        model=body.model,
+        inputs=pairs(query, texts_of(body.documents, "documents")),
+        outputs=("scores",),
+        ranks=True,
+        options=Options(second_tokens=body.max_doc_length),
+    )
+
+
+def render_rerank(body: JinaRerankBody, result: Result) -> bytes:
+    """The documents by their scores; without `return_documents` no document, as some clients read it as a string."""
+    given = texts_of(body.documents, "documents") if body.return_documents else []
+    rows = [
+        JinaRank(place, score, {"text": given[place]} if given else msgspec.UNSET)
+        for place, score in ranked(result, body.top_n or None)
+    ]
+    return msgspec.json.encode(JinaRerankAnswer(result.model, _usage(result), rows))
+
+
+STATUS = STATUSES | {InvalidRequest: 422}
+
+
+def render_error(error: VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    return ErrorReply(entry(STATUS, error), msgspec.json.encode(JinaError(str(error))))
+
+
+def is_jina(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /v1/embeddings is Jina's: by its keys, or because the first input is an object."""
+    beginning = bytes(memoryview(keys.get("input", b""))[:16]).translate(None, b" \n\r\t")
+    alone = "embedding_type" in keys and "input_type" not in keys
+    return bool(OWN_KEYS & keys.keys()) or alone or beginning.startswith(b"[{")
+
+
+def _kinds(body: JinaEmbeddingsBody) -> list[str]:
+    wanted = body.embedding_type or "float"
+    kinds: list[str] = [wanted] if isinstance(wanted, str) else [*wanted]
+    known = Kind.__args__  # type: ignore[attr-defined]  # of a Literal
+    strange = next((kind for kind in kinds if kind not in known), None)
+    if strange is not None:
+        raise InvalidRequest(f"embedding_type is {strange!r}; allowed: {', '.join(known)}", param="embedding_type")
+    return kinds
+
+
+def _rows(result: Result, kind: str) -> list[msgspec.Raw]:
+    return encoded(result.rows, encoding="base64") if kind == "base64" else encoded(result.rows, kind)
+
+
+def _usage(result: Result) -> JinaUsage:
+    total = sum(result.tokens)
+    return JinaUsage(total, total)
+
+
+JINA = Dialect(
+    name="Jina",
+    routes=(
+        Route(
+            paths=("/jina/v1/embeddings", "/v1/embeddings", "/embeddings"),
+            body=JinaEmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=JinaEmbeddingsAnswer,
+            summary="Vectors of texts for a task",
+            when=is_jina,
+        ),
+        Route(
+            paths=("/jina/v1/rerank", "/v1/rerank"),
+            body=JinaRerankBody,
+            parse=parse_rerank,
+            render=render_rerank,
+            answer=JinaRerankAnswer,
+            summary="Documents by their relevance to a query",
+            inputs="documents",
+        ),
+    ),
+    render_error=render_error,
+    error=JinaError,
+)

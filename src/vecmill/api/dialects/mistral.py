@@ -1,0 +1,107 @@
+"""Mistral's embeddings API, as its SDK sends and reads it; base64 follows `output_dtype`."""
+
+import uuid
+from typing import Any, Literal
+
+import msgspec
+
+from vecmill import errors
+from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
+from vecmill.api.encode import encoded
+from vecmill.api.inputs import texts
+from vecmill.core import Options, Request, Result
+
+
+class MistralEmbeddingsBody(msgspec.Struct, kw_only=True):
+    """A request for vectors."""
+
+    input: str | list[str]
+    model: str | None = None
+    output_dimension: int | None = None
+    output_dtype: Literal["float", "int8", "uint8", "binary", "ubinary"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+
+
+class MistralEmbedding(msgspec.Struct):
+    """One vector: numbers, or base64 of numbers of the type that was asked for."""
+
+    index: int
+    embedding: Any
+    object: Literal["embedding"] = "embedding"
+
+
+class MistralUsage(msgspec.Struct):
+    """Tokens that went through the model."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int = 0
+
+
+class MistralEmbeddingsAnswer(msgspec.Struct):
+    """The vectors, in the order of the inputs."""
+
+    id: str
+    data: list[MistralEmbedding]
+    model: str
+    usage: MistralUsage
+    object: Literal["list"] = "list"
+
+
+class MistralError(msgspec.Struct):
+    """Every error has this body."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+    object: Literal["error"] = "error"
+
+
+def parse(body: MistralEmbeddingsBody, _: Headers) -> Request:
+    """Vectors of texts."""
+    return Request(model=body.model, inputs=texts(body.input), options=Options(dimensions=body.output_dimension))
+
+
+def render(body: MistralEmbeddingsBody, result: Result) -> bytes:
+    """The vectors, each encoded as asked."""
+    rows = encoded(result.rows, body.output_dtype, body.encoding_format)
+    data = [MistralEmbedding(number, row) for number, row in enumerate(rows)]
+    total = sum(result.tokens)
+    return msgspec.json.encode(
+        MistralEmbeddingsAnswer(uuid.uuid4().hex, data, result.model, MistralUsage(total, total))
+    )
+
+
+def render_error(error: errors.VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    status = entry(STATUSES, error)
+    kind = "invalid_request_error" if status < SERVER_ERRORS else "server_error"
+    param, code = (error.param, error.code) if isinstance(error, errors.InvalidRequest) else (None, None)
+    return ErrorReply(status, msgspec.json.encode(MistralError(str(error), kind, param, code)))
+
+
+SERVER_ERRORS = 500
+
+
+def is_mistral(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /v1/embeddings is Mistral's."""
+    return bool({"output_dimension", "output_dtype"} & keys.keys())
+
+
+MISTRAL = Dialect(
+    name="Mistral",
+    routes=(
+        Route(
+            paths=("/mistral/v1/embeddings", "/v1/embeddings"),
+            body=MistralEmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=MistralEmbeddingsAnswer,
+            summary="Vectors of texts, in several types",
+            when=is_mistral,
+        ),
+    ),
+    render_error=render_error,
+    error=MistralError,
+)

@@ -1,0 +1,244 @@
+"""/score, /rerank and /classify. A model that gives vectors scores by their cosine."""
+
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from vecmill.api.dialect import Headers, Route
+from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmOptions, common, is_vllm, options
+from vecmill.api.inputs import Written, read, texts, texts_of
+from vecmill.api.ranking import check_top, ranked, shortest
+from vecmill.asks import ByTask
+from vecmill.core import Options, Pair, Request, Result
+from vecmill.errors import EmptyInput, InvalidRequest
+
+Side = str | list[str | dict[str, Any]]
+"""One text or several."""
+
+NAMES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+"""What the two sides of a score are called."""
+
+
+class VllmScoreBody(VllmOptions, kw_only=True):
+    """A request for scores of pairs: one against one, one against several, or several against as many."""
+
+    queries: Side | None = None
+    documents: Side | None = None
+    items: Side | None = None
+    text_1: Side | None = None
+    text_2: Side | None = None
+    data_1: Side | None = None
+    data_2: Side | None = None
+    instruction: str | None = None
+
+
+class VllmScore(msgspec.Struct):
+    """The score of a pair."""
+
+    index: int
+    score: float
+    object: Literal["score"] = "score"
+
+
+class VllmScoreAnswer(VllmAnswer, kw_only=True):
+    """The scores, in the order of the pairs."""
+
+    data: list[VllmScore]
+    object: Literal["list"] = "list"
+
+
+class VllmRerankBody(VllmOptions, kw_only=True):
+    """A request to put documents in order; 0 of `top_n` is all."""
+
+    query: str
+    documents: list[str | dict[str, Any]]
+    top_n: int | None = None
+    max_tokens_per_doc: int | None = None
+    instruction: str | None = None
+
+
+class VllmRank(msgspec.Struct):
+    """A document with its place and score."""
+
+    index: int
+    document: dict[str, str]
+    relevance_score: float
+
+
+class VllmRerankAnswer(VllmAnswer, kw_only=True):
+    """The documents by their scores, the best first."""
+
+    results: list[VllmRank]
+
+
+class VllmClassifyBody(VllmOptions, kw_only=True):
+    """A request for the probabilities of labels."""
+
+    input: Written | None = None
+
+
+class VllmLabel(msgspec.Struct):
+    """The best label of an input, and the probabilities of all."""
+
+    index: int
+    label: str
+    probs: list[float]
+    num_classes: int
+
+
+class VllmClassifyAnswer(VllmAnswer, kw_only=True):
+    """The labels, in the order of the inputs."""
+
+    data: list[VllmLabel]
+    object: Literal["list"] = "list"
+
+
+def parse_score(body: VllmScoreBody, _: Headers) -> ByTask:
+    """Scores of pairs.
+
+    Raises:
+        InvalidRequest: A side is missing, or the sides do not fit each other.
+    """
+    firsts, seconds = _sides(body)
+    wishes = options(body, raw_scores=body.use_activation is False, instruction=body.instruction)
+    return _compared(body.model, firsts, seconds, wishes)
+
+
+def render_score(body: VllmScoreBody, result: Result) -> bytes:
+    """The scores in order."""
+    firsts, _ = _sides(body)
+    data = [
+        VllmScore(number, score) for number, score in enumerate(shortest(_scored(result, len(firsts)).scores[:, 0]))
+    ]
+    return msgspec.json.encode(VllmScoreAnswer(data=data, **common("score", result)))
+
+
+def parse_rerank(body: VllmRerankBody, _: Headers) -> ByTask:
+    """Scores of documents for a query.
+
+    Raises:
+        InvalidRequest: A document has no text, or `top_n` is negative.
+    """
+    check_top(body.top_n, least=0)
+    documents = texts_of(body.documents, "documents")
+    if not documents:
+        raise EmptyInput("documents is empty; at least one is needed", param="documents")
+    per_document = body.max_tokens_per_doc or None
+    wishes = options(
+        body,
+        raw_scores=body.use_activation is False,
+        instruction=body.instruction,
+        **({"second_tokens": per_document, "truncate": True} if per_document else {}),
+    )
+    return _compared(body.model, [body.query], documents, wishes)
+
+
+def render_rerank(body: VllmRerankBody, result: Result) -> bytes:
+    """The documents by their scores, the best first."""
+    given = texts_of(body.documents, "documents")
+    rows = [
+        VllmRank(place, {"text": given[place]}, score)
+        for place, score in ranked(_scored(result, 1), body.top_n or None)
+    ]
+    return msgspec.json.encode(VllmRerankAnswer(results=rows, **common("rerank", result)))
+
+
+def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
+    """Probabilities of labels.
+
+    Raises:
+        InvalidRequest: There is no input.
+    """
+    wishes = options(body, raw_scores=body.use_activation is False)
+    if body.input is None:
+        raise InvalidRequest("the request has no input", param="input")
+    return Request(model=body.model, inputs=read(body.input), outputs=("scores",), options=wishes)
+
+
+def render_classify(_: object, result: Result) -> bytes:
+    """The best label of each input."""
+    rows = [
+        VllmLabel(number, result.labels[int(np.argmax(scores))], shortest(scores), len(scores))
+        for number, scores in enumerate(result.scores)
+    ]
+    return msgspec.json.encode(VllmClassifyAnswer(data=rows, **common("classify", result)))
+
+
+def _sides(body: VllmScoreBody) -> tuple[list[str], list[str]]:
+    """The texts of both sides, the first as often as the second where it is one."""
+    names = next((pair for pair in NAMES if all(getattr(body, name) is not None for name in pair)), None)
+    if names is None:
+        allowed = ", ".join(" and ".join(pair) for pair in NAMES)
+        raise InvalidRequest(f"two sides are needed: {allowed}", param="queries")
+    firsts, seconds = (_texts(getattr(body, name), name) for name in names)
+    if not firsts or not seconds:
+        raise EmptyInput(f"{names[0]} or {names[1]} is empty; each needs a text", param=names[0])
+    if len(firsts) not in {1, len(seconds)}:
+        message = f"{len(firsts)} of {names[0]} and {len(seconds)} of {names[1]}; one, or as many on both sides"
+        raise InvalidRequest(message, param=names[0])
+    return firsts, seconds
+
+
+def _texts(side: Side, field: str) -> list[str]:
+    return texts_of([side] if isinstance(side, str) else side, field)
+
+
+def _compared(model: str | None, firsts: list[str], seconds: list[str], wishes: Options) -> ByTask:
+    """Pairs for a model that reads them together, else all texts, the first side before the second."""
+    return ByTask(
+        model=model,
+        readings={
+            "rerank": partial(_pairs, model, firsts, seconds, wishes),
+            "classify": partial(_pairs, model, firsts, seconds, wishes),
+            "embed": partial(Request, model=model, inputs=texts([*firsts, *seconds]), options=wishes),
+        },
+    )
+
+
+def _pairs(model: str | None, firsts: list[str], seconds: list[str], wishes: Options) -> Request:
+    many = firsts * len(seconds) if len(firsts) == 1 else firsts
+    inputs = [Pair(*pair) for pair in zip(many, seconds, strict=True)]
+    return Request(model=model, inputs=list(inputs), outputs=("scores",), ranks=True, options=wishes)
+
+
+def _scored(result: Result, firsts: int) -> Result:
+    """The result with scores, cosines where it has vectors."""
+    if not len(result.rows):
+        return result
+    rows = result.rows / np.linalg.norm(result.rows, axis=1, keepdims=True)
+    scores: NDArray[np.float32] = np.atleast_2d(np.sum(rows[:firsts] * rows[firsts:], axis=1, dtype=np.float32)).T
+    return Result(model=result.model, scores=scores, tokens=result.tokens, timings=result.timings)
+
+
+ROUTES = (
+    Route(
+        paths=("/score", "/v1/score"),
+        body=VllmScoreBody,
+        parse=parse_score,
+        render=render_score,
+        answer=VllmScoreAnswer,
+        summary="Scores of pairs of texts",
+    ),
+    Route(
+        paths=("/vllm/rerank", "/rerank", "/v1/rerank", "/v2/rerank"),
+        body=VllmRerankBody,
+        parse=parse_rerank,
+        render=render_rerank,
+        answer=VllmRerankAnswer,
+        summary="Documents by their relevance to a query",
+        when=is_vllm,
+        inputs="documents",
+    ),
+    Route(
+        paths=("/vllm/classify", "/classify"),
+        body=VllmClassifyBody,
+        parse=parse_classify,
+        render=render_classify,
+        answer=VllmClassifyAnswer,
+        summary="The best label of each text",
+        when=is_vllm,
+    ),
+)

@@ -1,0 +1,129 @@
+"""What vLLM's bodies have in common, and its errors."""
+
+import time
+import uuid
+from typing import Any, Literal
+
+import msgspec
+
+from vecmill import errors
+from vecmill.api.dialect import STATUSES, ErrorReply, Keys, entry
+from vecmill.core import Options, Result
+
+
+class VllmOptions(msgspec.Struct, kw_only=True):
+    """What every request may say. Unknown fields are ignored."""
+
+    model: str | None = None
+    truncate_prompt_tokens: int | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    add_special_tokens: bool | None = None
+    use_activation: bool | None = None
+    messages: list[Any] | None = None
+
+
+class VllmUsage(msgspec.Struct):
+    """Tokens that went through the model."""
+
+    prompt_tokens: int
+    total_tokens: int
+    completion_tokens: int = 0
+
+
+class VllmAnswer(msgspec.Struct, kw_only=True):
+    """What every answer has."""
+
+    id: str
+    created: int
+    model: str
+    usage: VllmUsage
+
+
+class VllmMistake(msgspec.Struct):
+    """What went wrong; `code` is the status."""
+
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class VllmError(msgspec.Struct):
+    """Every error has this body."""
+
+    error: VllmMistake
+
+
+TYPES = {
+    errors.InvalidRequest: "BadRequestError",
+    errors.UnknownModel: "NotFoundError",
+    errors.UnknownRoute: "NotFoundError",
+    errors.Overloaded: "ServiceUnavailableError",
+    errors.ModelLoading: "ServiceUnavailableError",
+    errors.ShuttingDown: "ServiceUnavailableError",
+    errors.EngineFailed: "InternalServerError",
+    errors.RequestError: "BadRequestError",
+    errors.VecmillError: "InternalServerError",
+}
+"""Error to vLLM's name for it."""
+
+OWN_KEYS = frozenset(
+    {
+        *("truncate_prompt_tokens", "truncation_side", "add_special_tokens", "use_activation", "messages"),
+        *("embed_dtype", "endianness", "cache_salt", "mm_processor_kwargs", "chat_template", "max_tokens_per_query"),
+        *("request_id", "instruction"),
+    }
+)
+"""Fields by which a body on a shared path is known to be vLLM's."""
+
+
+def render_error(error: errors.VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    status = entry(STATUSES, error)
+    param = error.param if isinstance(error, errors.InvalidRequest) else None
+    body = VllmError(VllmMistake(str(error), entry(TYPES, error), param, status))
+    return ErrorReply(status, msgspec.json.encode(body))
+
+
+def is_vllm(keys: Keys, _: object) -> bool:
+    """Whether a body is vLLM's, by its keys."""
+    return bool(OWN_KEYS & keys.keys())
+
+
+def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields of Options)
+    """What changes the numbers.
+
+    Raises:
+        InvalidRequest: Something is asked for that is not served.
+    """
+    if body.messages is not None:
+        raise errors.InvalidRequest("messages is not served; send the text itself", param="messages")
+    if body.add_special_tokens is False:
+        message = "add_special_tokens is false; the special tokens that the model was trained with are always added"
+        raise errors.InvalidRequest(message, param="add_special_tokens")
+    kept = body.truncate_prompt_tokens
+    if kept is not None and kept != WHOLE and kept < 1:
+        message = f"truncate_prompt_tokens is {kept}; 1 or more, or -1 for as much as the model takes"
+        raise errors.InvalidRequest(message, param="truncate_prompt_tokens")
+    wishes = {
+        "truncate": kept is not None,
+        "max_tokens": kept if kept != WHOLE else None,
+        "truncation_side": body.truncation_side,
+        "token_vocabulary": "native",
+    }
+    return Options(**{**wishes, **more})
+
+
+WHOLE = -1
+"""As much as the model takes."""
+
+
+def common(kind: str, result: Result) -> dict[str, Any]:
+    """The fields that every answer has."""
+    total = sum(result.tokens)
+    return {
+        "id": f"{kind}-{uuid.uuid4().hex}",
+        "created": int(time.time()),
+        "model": result.model,
+        "usage": VllmUsage(total, total),
+    }

@@ -1,0 +1,176 @@
+"""Voyage's embeddings and rerank API, as its SDK sends and reads it: base64 follows `output_dtype`."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
+from vecmill.api.encode import encoded
+from vecmill.api.inputs import pairs, texts
+from vecmill.api.prompts import prompts_for
+from vecmill.api.ranking import check_top, ranked
+from vecmill.core import Options, Request, Result
+from vecmill.errors import VecmillError
+
+
+class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
+    """A request for vectors."""
+
+    input: str | list[str]
+    model: str | None = None
+    input_type: str | None = None
+    truncation: bool | None = None
+    output_dimension: int | None = None
+    output_dtype: Literal["float", "int8", "uint8", "binary", "ubinary"] | None = None
+    encoding_format: Literal["base64"] | None = None
+
+
+class VoyageEmbedding(msgspec.Struct):
+    """One vector: numbers, or base64 of numbers of the type that was asked for."""
+
+    index: int
+    embedding: Any
+    object: Literal["embedding"] = "embedding"
+
+
+class VoyageUsage(msgspec.Struct):
+    """Tokens that went through the model; OpenAI's name for them is there for clients of both."""
+
+    total_tokens: int
+    prompt_tokens: int
+
+
+class VoyageEmbeddingsAnswer(msgspec.Struct):
+    """The vectors, in the order of the inputs."""
+
+    data: list[VoyageEmbedding]
+    model: str
+    usage: VoyageUsage
+    object: Literal["list"] = "list"
+
+
+class VoyageRerankBody(msgspec.Struct, kw_only=True):
+    """A request to put documents in order."""
+
+    query: str
+    documents: list[str]
+    model: str | None = None
+    top_k: int | None = None
+    truncation: bool | None = None
+    return_documents: bool | None = None
+
+
+class VoyageRank(msgspec.Struct):
+    """A document's place and score, and with `return_documents` the document."""
+
+    index: int
+    relevance_score: float
+    document: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class VoyageRerankAnswer(msgspec.Struct):
+    """The documents by their scores, the best first, under `data`."""
+
+    data: list[VoyageRank]
+    model: str
+    usage: VoyageUsage
+    object: Literal["list"] = "list"
+
+
+class VoyageError(msgspec.Struct):
+    """Every error has this body."""
+
+    detail: str
+
+
+def parse(body: VoyageEmbeddingsBody, _: Headers) -> Request:
+    """Vectors of texts, as queries or documents."""
+    return Request(
+        model=body.model,
+        inputs=texts(body.input),
+        options=Options(
+            role=prompts_for(body.input_type, "input_type"),
+            truncate=body.truncation is not False,
+            dimensions=body.output_dimension,
+        ),
+    )
+
+
+def render(body: VoyageEmbeddingsBody, result: Result) -> bytes:
+    """The vectors, each encoded as asked."""
+    rows = encoded(result.rows, body.output_dtype, body.encoding_format)
+    data = [VoyageEmbedding(number, row) for number, row in enumerate(rows)]
+    return msgspec.json.encode(VoyageEmbeddingsAnswer(data, result.model, _usage(result)))
+
+
+def parse_rerank(body: VoyageRerankBody, _: Headers) -> Request:
+    """Scores of documents for a query.
+
+    Raises:
+        InvalidRequest: `top_k` is below 1.
+    """
+    check_top(body.top_k, "top_k")
+    return Request(
+        model=body.model,
+        inputs=pairs(body.query, body.documents),
+        outputs=("scores",),
+        ranks=True,
+        options=Options(truncate=body.truncation is not False),
+    )
+
+
+def render_rerank(body: VoyageRerankBody, result: Result) -> bytes:
+    """The documents by their scores, the best first."""
+    rows = [
+        VoyageRank(place, score, body.documents[place] if body.return_documents else msgspec.UNSET)
+        for place, score in ranked(result, body.top_k)
+    ]
+    return msgspec.json.encode(VoyageRerankAnswer(rows, result.model, _usage(result)))
+
+
+def render_error(error: VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    return ErrorReply(entry(STATUSES, error), msgspec.json.encode(VoyageError(str(error))))
+
+
+def _usage(result: Result) -> VoyageUsage:
+    total = sum(result.tokens)
+    return VoyageUsage(total, total)
+
+
+def is_embedding(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /v1/embeddings is Voyage's: its SDK always says `truncation`."""
+    return "truncation" in keys or ("input_type" in keys and bool({"output_dtype", "output_dimension"} & keys.keys()))
+
+
+def is_rerank(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /v1/rerank is Voyage's."""
+    return bool({"top_k", "truncation"} & keys.keys())
+
+
+VOYAGE = Dialect(
+    name="Voyage",
+    routes=(
+        Route(
+            paths=("/voyage/v1/embeddings", "/v1/embeddings"),
+            body=VoyageEmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=VoyageEmbeddingsAnswer,
+            summary="Vectors of texts, in several types",
+            when=is_embedding,
+        ),
+        Route(
+            paths=("/voyage/v1/rerank", "/v1/rerank"),
+            body=VoyageRerankBody,
+            parse=parse_rerank,
+            render=render_rerank,
+            answer=VoyageRerankAnswer,
+            summary="Documents by their relevance to a query",
+            when=is_rerank,
+            inputs="documents",
+        ),
+    ),
+    render_error=render_error,
+    error=VoyageError,
+)

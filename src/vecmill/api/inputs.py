@@ -1,0 +1,66 @@
+"""What dialects have in common in how texts and token ids are written."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vecmill.core import Input, Pair
+from vecmill.errors import EmptyInput, InvalidRequest
+
+Written = str | list[str | int | list[int]]
+"""A text, texts, one array of token ids, or several."""
+
+
+def read(value: Written, field: str = "input") -> list[Input]:
+    """The inputs in order: a list of numbers is one of them, other lists are several.
+
+    Raises:
+        EmptyInput: There is none.
+        InvalidRequest: Numbers stand beside other things.
+    """
+    if isinstance(value, str):
+        if not value:
+            raise EmptyInput(f"{field} is an empty string; every input needs content", param=field)
+        return [value]
+    if not value:
+        raise EmptyInput(f"{field} is an empty list; at least one input is needed", param=field)
+    ids = [element for element in value if isinstance(element, int)]
+    if ids and len(ids) < len(value):
+        raise InvalidRequest(
+            f"{field} holds numbers beside strings or arrays; a list of numbers is one input", param=field
+        )
+    return [ids] if ids else [element for element in value if not isinstance(element, int)]
+
+
+def texts(value: str | Sequence[str]) -> list[Input]:
+    """One text or several."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def text_of(value: str | dict[str, Any], field: str, keys: Sequence[str] = ("text",)) -> str:
+    """The text of a string or of an object.
+
+    Args:
+        value: As it came.
+        field: Where it stands, for errors.
+        keys: Which fields of an object are read, each on its own line.
+
+    Raises:
+        InvalidRequest: The object has no such field, or it is no string; images and the like are not read.
+    """
+    if isinstance(value, str):
+        return value
+    found = [value.get(key) for key in keys]
+    if not all(isinstance(one, str) for one in found):
+        has, wanted = ", ".join(map(repr, value)) or "nothing", ", ".join(map(repr, keys))
+        raise InvalidRequest(f"{field} has {has}; only texts are read here, as a string or under {wanted}", param=field)
+    return "\n".join(map(str, found))
+
+
+def texts_of(values: Sequence[str | dict[str, Any]], field: str, keys: Sequence[str] = ("text",)) -> list[str]:
+    """As `text_of` for each."""
+    return [text_of(value, f"{field}[{number}]", keys) for number, value in enumerate(values)]
+
+
+def pairs(query: str, documents: Sequence[str]) -> list[Input]:
+    """A query beside each document."""
+    return [Pair(query, document) for document in documents]

@@ -1,0 +1,112 @@
+"""Any question to the models, whatever its kind: the one way from a transport to `ServedModel`."""
+
+import asyncio
+from functools import partial
+
+from vecmill.asks import (
+    Answer,
+    Ask,
+    ByTask,
+    Detokenized,
+    DetokenizeRequest,
+    InfoRequest,
+    ListRequest,
+    ModelInfo,
+    One,
+    Piece,
+    Several,
+    Tokenized,
+    TokenizeRequest,
+)
+from vecmill.core import Options
+from vecmill.errors import WrongTask
+from vecmill.model.pieces import pieces, spelled
+from vecmill.serving.registry import Registry
+from vecmill.serving.served import ServedModel
+
+
+async def answer(ask: Ask, registry: Registry) -> Answer:
+    """Answer a question from an event loop.
+
+    Raises:
+        RequestError: There is no such model, or as `ServedModel` says. Of several the first to fail; the others are
+            cancelled.
+    """
+    if isinstance(ask, ListRequest):
+        return [describe(model) for model in registry]
+    if isinstance(ask, Several):
+        return await _together(ask, registry)
+    return await _one(ask, registry.get(ask.model))
+
+
+def describe(model: ServedModel) -> ModelInfo:
+    """What a client needs to know of a model."""
+    spec, settings = model.spec, model.settings
+    return ModelInfo(
+        model=model.name,
+        created=model.created,
+        task=spec.task,
+        outputs=spec.outputs,
+        dims=spec.dims,
+        labels=spec.scores.labels if spec.scores else (),
+        max_tokens=spec.max_tokens,
+        max_inputs=settings.max_inputs,
+        max_batch_tokens=settings.batch_tokens,
+        max_queue_tokens=settings.max_queue_tokens,
+        waiting_inputs=model.runner.waiting_items,
+        waiting_tokens=model.runner.waiting_tokens,
+        vocab_size=spec.vocab_size,
+        family=spec.family,
+        pooling=spec.pooling,
+        normalized=spec.normalized,
+        prompts=tuple(sorted(spec.prompts)),
+        default_prompt=spec.default_prompt,
+        revision=model.revision,
+        precision=model.precision,
+        engine=model.kind,
+        size_bytes=model.weight_bytes,
+    )
+
+
+async def _one(ask: One, model: ServedModel) -> Answer:
+    match ask:
+        case TokenizeRequest():
+            return await _tokenize(model, ask)
+        case DetokenizeRequest():
+            return await _detokenize(model, ask)
+        case InfoRequest():
+            return describe(model)
+        case ByTask():
+            if model.spec.task not in ask.readings:
+                raise WrongTask(
+                    model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.spec.outputs
+                )
+            return await model.submit(ask.readings[model.spec.task]())
+        case _:
+            return await model.submit(ask)
+
+
+async def _tokenize(model: ServedModel, ask: TokenizeRequest) -> Tokenized:
+    model.check_inputs(ask.texts)
+    prompt = model.prompt(Options(prompt_name=ask.prompt_name))
+    texts = [prompt + text for text in ask.texts]
+
+    def work() -> list[list[Piece]]:
+        return [pieces(model.tokenizer, text, special=ask.special) for text in texts]
+
+    return Tokenized(model=model.name, texts=texts, pieces=await model.aside(work), max_tokens=model.spec.max_tokens)
+
+
+async def _detokenize(model: ServedModel, ask: DetokenizeRequest) -> Detokenized:
+    model.check_inputs(ask.arrays)
+    spell = partial(spelled, model.tokenizer, skip_special=ask.skip_special)
+    return Detokenized(model=model.name, texts=await model.aside(lambda: [spell(ids) for ids in ask.arrays]))
+
+
+async def _together(ask: Several, registry: Registry) -> Answer:
+    tasks = [asyncio.ensure_future(answer(part, registry)) for part in ask.parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
