@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 from checkpoints import write_json
 from vecmill.config import Settings
 from vecmill.embedder import Embedder
+from vecmill.errors import UnsupportedModel
 from vecmill.model.spec import read_spec
 
 pytestmark = pytest.mark.reference
@@ -34,12 +35,12 @@ def load(folder: Path) -> Any:
     return MultiVectorEncoder(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
 
 
-def assert_same_vectors(folder: Path) -> None:
+def assert_same_vectors(folder: Path, settings: Settings = Settings(threads=1)) -> None:  # noqa: B008 (frozen)
     """Both programs give the same tokens the same vectors, together and alone, and pairs the same scores."""
     theirs = load(folder)
     sides = {"query": QUERIES, "document": DOCUMENTS}
     encode = {"query": theirs.encode_query, "document": theirs.encode_document}
-    with Embedder(str(folder), settings=Settings(threads=1)) as embedder:
+    with Embedder(str(folder), settings=settings) as embedder:
         for side, texts in sides.items():
             wanted = [np.asarray(rows) for rows in encode[side](texts, convert_to_numpy=True)]
             together = embedder.token_vectors(texts, prompt_name=side)
@@ -143,6 +144,59 @@ def test_pylate(tmp_path: Path, changes: dict[str, Any], *, known: bool) -> None
     assert_same_vectors(folder)
 
 
+def test_pylate_without_a_word_on_expansion(tmp_path: Path) -> None:
+    """A null says that queries stay as they are, and a dict says how they are made longer."""
+    assert_same_vectors(write_pylate(tmp_path / "off", **{**PYLATE, "query_expansion": None}))
+    longer = {"query_length": None, "query_expansion": {"strategy": "fixed", "length": 17}}
+    assert_same_vectors(write_pylate(tmp_path / "on", **{**PYLATE, **longer}))
+
+
+def test_lengths_beyond_the_transformers(tmp_path: Path) -> None:
+    """Lengths of the sides count where the transformer's own limit is less, as in what PyLate saves."""
+    folder = write_pylate(tmp_path, **{**PYLATE, "query_length": 20})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 18, "do_lower_case": False})
+    assert_same_vectors(folder)
+
+
+def test_a_chain_of_stanfords_architecture(tmp_path: Path) -> None:
+    """Where there are both, the chain of modules says what follows the encoder."""
+    folder = write_pylate(tmp_path, **PYLATE)
+    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
+    write_json(folder / "config.json", config)
+    assert_same_vectors(folder)
+
+
+def test_a_mask_of_another_name(tmp_path: Path) -> None:
+    """Queries are made longer with the tokenizer's own mask."""
+    folder = write_pylate(tmp_path, **PYLATE)
+    rename_tokens(folder, {"time": "[BLANK]"})
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"mask_token": "[BLANK]"}
+    write_json(folder / "tokenizer_config.json", settings)
+    assert_same_vectors(folder)
+
+
+def save(folder: Path, family: str, mask: dict[str, Any] | None, changes: dict[str, Any], **config: Any) -> Path:
+    """What the library saves itself: knobs of the transformer, a Dense, perhaps a mask, Normalize, all on tokens."""
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    encoder = save_encoder(folder / "encoder", family, **config)
+    knobs = {"query_length": None, "document_length": 22, "max_seq_length": 38, **changes}
+    width = json.loads((encoder / "config.json").read_text()).get("hidden_size", 16)
+    modules = [Transformer(str(encoder), **knobs), Dense(width, 6, module_input_name="token_embeddings")]
+    modules += [] if mask is None else [MultiVectorMask(**mask)]
+    modules += [Normalize(module_input_name="token_embeddings")]
+    prompts = {"query": "the ", "document": ""}
+    MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save(str(folder / "saved"))
+    return folder / "saved"
+
+
+WORDS = {"skiplist_words": [".", ",", "?"], "skiplist_tasks": ["query", "document"]}
+UNSEEN = {"strategy": "fixed", "attend": False, "length": 24}
+SEEN = UNSEEN | {"attend": True}
+
+
 @pytest.mark.parametrize(
     "expansion",
     [
@@ -155,23 +209,42 @@ def test_pylate(tmp_path: Path, changes: dict[str, Any], *, known: bool) -> None
 )
 @pytest.mark.parametrize("family", ["bert", "modernbert", "xlm-roberta"])
 def test_saved_by_sentence_transformers(tmp_path: Path, family: str, expansion: dict[str, Any] | None) -> None:
-    """What the library saves itself: knobs of the transformer, a mask with a skip list, modules on tokens."""
-    from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import Dense, Normalize, Transformer
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    """Every kind of expansion, with words that are left out on both sides."""
+    fixed = expansion and expansion["strategy"] == "fixed"
+    knobs = {"query_expansion": expansion, "query_length": None if fixed else 15}
+    folder = save(tmp_path, family, WORDS, knobs)
+    assert_same_vectors(folder)
+    assert read_spec(folder).outputs == ("multi",)
 
-    wide = {"local_attention": 80} if family == "modernbert" else {}
-    transformer = Transformer(
-        str(save_encoder(tmp_path / "encoder", family, **wide)),
-        query_expansion=expansion,
-        query_length=None if expansion and expansion["strategy"] == "fixed" else 15,
-        document_length=22,
-        max_seq_length=38,
-    )
-    dense = Dense(16, 6, module_input_name="token_embeddings")
-    mask = MultiVectorMask(skiplist_words=[".", ",", "?"], skiplist_tasks=["query", "document"])
-    modules = [transformer, dense, mask, Normalize(module_input_name="token_embeddings")]
-    prompts = {"query": "the ", "document": ""}
-    MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save(str(tmp_path / "saved"))
-    assert_same_vectors(tmp_path / "saved")
-    assert read_spec(tmp_path / "saved").outputs == ("multi",)
+
+@pytest.mark.parametrize("expansion", [UNSEEN, SEEN])
+@pytest.mark.parametrize(
+    "family",
+    ["albert", "camembert", "distilbert", "electra", "gte", "modernbert", "mpnet", "nomic_bert", "roberta"],
+)
+def test_families(tmp_path: Path, family: str, expansion: dict[str, Any]) -> None:
+    """Tokens that others do not see, in every family; ModernBERT's, whose windows end before, see nothing at all."""
+    assert_same_vectors(save(tmp_path, family, WORDS, {"query_expansion": expansion}))
+
+
+@pytest.mark.parametrize("family", ["deberta-v2", "mistral", "qwen3"])
+def test_families_that_see_all(tmp_path: Path, family: str) -> None:
+    """Where a graph hides no token, queries are made longer with tokens that are seen; the torch engine knows both."""
+    assert_same_vectors(save(tmp_path / "seen", family, WORDS, {"query_expansion": SEEN}))
+    folder = save(tmp_path / "unseen", family, WORDS, {"query_expansion": UNSEEN})
+    with pytest.raises(UnsupportedModel, match="others do not see.*--engine torch"):
+        Embedder(str(folder))
+    assert_same_vectors(folder, Settings(threads=1, engine="torch"))
+
+
+@pytest.mark.parametrize("expansion", [None, UNSEEN, SEEN])
+@pytest.mark.parametrize("mask", [None, {"keep_only_token_ids": [2, 5, 6, 7, 8, 9]}])
+def test_masks(tmp_path: Path, mask: dict[str, Any] | None, expansion: dict[str, Any] | None) -> None:
+    """Without a mask only the tokens count that were seen; with one that names tokens, only these of documents."""
+    assert_same_vectors(save(tmp_path, "bert", mask, {"query_expansion": expansion}))
+
+
+@pytest.mark.parametrize("knobs", [{"query_length": 20}, {"query_expansion": UNSEEN | {"strategy": "min"}}])
+def test_lengths(tmp_path: Path, knobs: dict[str, Any]) -> None:
+    """Lengths of the sides count for more than the transformer's; where nothing is said, that one holds."""
+    assert_same_vectors(save(tmp_path, "bert", WORDS, {"max_seq_length": 15, **knobs}))

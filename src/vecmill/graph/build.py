@@ -39,6 +39,9 @@ FAMILIES = {
 """Family to the module that builds it, imported on first use; `read_spec` tells the family from config.json."""
 
 
+BLIND = {"deberta-v2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3"}
+"""Families whose attention cannot leave out the tokens that queries are made longer with."""
+
 ONE_TOKEN: dict[tuple[str, ...], int] = {("cls",): 0, ("lasttoken",): -1}
 """Poolings that take one token, and which."""
 
@@ -73,6 +76,9 @@ def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output]
     if place is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"{spec.folder}: architecture {spec.family!r} is not supported yet; supported: {known}")
+    if spec.mark == "seen" and spec.family in BLIND:
+        what = f"queries with tokens that others do not see, of {spec.family!r}"
+        raise UnsupportedModel(f"{spec.folder}: {what}, are not in the graph; --engine torch can compute them")
     family = import_module(place)
     outputs = outputs or spec.outputs[:1]
     graph = Graph(precision, _only_token(spec, outputs), spec.mark)

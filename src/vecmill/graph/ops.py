@@ -212,10 +212,10 @@ def length_of(graph: Graph, x: str) -> str:
     return graph.op("Shape", x, start=1, end=2)
 
 
-def from_mark(graph: Graph, x: str = INPUT) -> str:
+def from_mark(graph: Graph, x: str = INPUT, mark: str = MARKS.name) -> str:
     """Whether a token is at its row's mark or after it, bool [rows, length]; of `x` only the length counts."""
     places = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length_of(graph, x)), graph.scalar(1))
-    marks = graph.op("Unsqueeze", graph.op("Cast", MARKS.name, to=TensorProto.INT64), graph.integers(1))
+    marks = graph.op("Unsqueeze", graph.op("Cast", mark, to=TensorProto.INT64), graph.integers(1))
     return graph.op("GreaterOrEqual", places, marks)
 
 

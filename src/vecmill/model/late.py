@@ -6,20 +6,25 @@ the projection beside the encoder). They mean what sentence-transformers 6 makes
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vecmill.errors import CorruptFile, UnsupportedModel
+from vecmill.errors import CorruptFile
 from vecmill.model.jsonfile import read_json
 from vecmill.model.modules import TOKENS, Module, Normalize, Projection, read_tail
 
 QUERY, DOCUMENT = "query", "document"
+SIDES = (QUERY, DOCUMENT)
 """The sides, which are the names of their prompts."""
 
 STANFORD = "HF_ColBERT"
-LIBRARIES = ("ColBERT", "MultiVectorEncoder")
+LIBRARY = "MultiVectorEncoder"
+LIBRARIES = ("ColBERT", LIBRARY)
 """`model_type` of config_sentence_transformers.json: PyLate's, sentence-transformers'."""
+
+MASK = "MultiVectorMask"
+"""The module that says which tokens count."""
 
 OLD_KEYS = ("do_query_expansion", "attend_to_expansion_tokens", "query_prefix", "document_prefix", "skiplist_words")
 """Keys of config_sentence_transformers.json by which PyLate's queries are known, which are longer than their text."""
@@ -35,13 +40,15 @@ class Expansion:
         length: Tokens that a query has at least.
         fixed: It has no more either.
         attend: The other tokens see them.
-        token: The text of the token; None is the tokenizer's mask.
+        token: The text of the token; None is the tokenizer's mask, or else its end.
+        counts: Their vectors are answered.
     """
 
     length: int
     fixed: bool
     attend: bool
     token: str | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,11 @@ class Late:
         tail: Modules on each token's state, in order.
         prompts: Side to what goes before its texts.
         markers: Of these, what is one token where the vocabulary has it.
-        limits: Side to its most tokens, where they are fewer than the model's.
+        limits: Side to its most tokens, where it is said; they count for more than what the transformer says.
         expansion: What is added to queries.
         skipped: Words whose tokens do not count, as punctuation.
         skips: Sides on which they do not.
+        only: Ids of the tokens of documents that alone count; none for all.
         drops_first: The first token does not count.
     """
 
@@ -66,6 +74,7 @@ class Late:
     expansion: Expansion | None = None
     skipped: tuple[str, ...] = ()
     skips: tuple[str, ...] = (DOCUMENT,)
+    only: tuple[int, ...] = ()
     drops_first: bool = False
 
     @property
@@ -88,44 +97,52 @@ def read_late(
     Raises:
         MissingFile: A file that the chain names is absent.
         CorruptFile: A setting is none.
-        UnsupportedModel: A module or a setting is not known.
+        UnsupportedModel: A module is not known.
     """
-    if STANFORD in (config.get("architectures") or []):
+    if STANFORD in (config.get("architectures") or []) and len(modules) == 1:
         return _read_stanford(folder)
     library = read_json(folder / "config_sentence_transformers.json", optional=True)
-    tail = tuple(read_tail(folder, kind, path, TOKENS) for kind, path in modules[1:] if kind != "MultiVectorMask")
-    mask = next((read_json(folder / path / "config.json") for kind, path in modules if kind == "MultiVectorMask"), None)
-    if mask is None:  # PyLate masks and normalises without saying so
+    tail = tuple(read_tail(folder, kind, path, TOKENS) for kind, path in modules[1:] if kind != MASK)
+    mask = next((read_json(folder / path / "config.json") for kind, path in modules if kind == MASK), None)
+    masked = mask is not None
+    if mask is None and library.get("model_type") == LIBRARY:
+        mask = {}
+    elif mask is None:  # PyLate masks and normalises without saying so
         words = library.get("skiplist_words")
-        mask = {"skiplist_words": list(string.punctuation) if words is None else words}
+        mask, masked = {"skiplist_words": list(string.punctuation) if words is None else words}, True
         tail = (*tail, Normalize())
-    if mask.get("keep_only_token_ids"):
-        raise UnsupportedModel(f"{folder}: keep_only_token_ids of MultiVectorMask is not supported")
-    prefixes = {side: library.get(f"{side}_prefix") or "" for side in (QUERY, DOCUMENT)}
+    prefixes = {side: library.get(f"{side}_prefix") or "" for side in SIDES}
     said = library.get("prompts") or {}
     prompts = {side: prefix + str(said.get(side) or "").removeprefix(prefix) for side, prefix in prefixes.items()}
-    both = {key: value for key, value in library.items() if value is not None} | settings
-    limits = {side: int(both[f"{side}_length"]) for side in (QUERY, DOCUMENT) if both.get(f"{side}_length")}
-    expansion = _expansion(folder, library, both)
-    if expansion is not None and "query_expansion" not in both:
-        limits.pop(QUERY, None)  # PyLate's query_length is the length that queries are made
+    stated = {key: value for key, value in library.items() if value is not None or key == "query_expansion"} | settings
+    limits = {side: int(stated[f"{side}_length"]) for side in SIDES if stated.get(f"{side}_length")}
+    expansion = _expansion(folder, library, stated)
+    if expansion is not None:
+        expansion = replace(expansion, counts=masked or expansion.attend)
+        if "query_expansion" not in stated:
+            limits.pop(QUERY, None)  # PyLate's query_length is the length that queries are made
     tasks = mask.get("skiplist_tasks") or [DOCUMENT]
-    skips = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-    markers = tuple(filter(None, prefixes.values()))
-    return Late(tail, prompts, markers, limits, expansion, tuple(mask.get("skiplist_words") or ()), skips)
+    return Late(
+        tail,
+        prompts,
+        markers=tuple(filter(None, prefixes.values())),
+        limits=limits,
+        expansion=expansion,
+        skipped=tuple(mask.get("skiplist_words") or ()),
+        skips=(tasks,) if isinstance(tasks, str) else tuple(tasks),
+        only=tuple(mask.get("keep_only_token_ids") or ()),
+    )
 
 
-def _expansion(folder: Path, library: dict[str, Any], both: dict[str, Any]) -> Expansion | None:
-    if "query_expansion" in both:
-        stated = both["query_expansion"]
-        if stated is None:
+def _expansion(folder: Path, library: dict[str, Any], stated: dict[str, Any]) -> Expansion | None:
+    if "query_expansion" in stated:
+        said = stated["query_expansion"]
+        if said is None:
             return None
-        length, strategy = stated.get("length"), stated.get("strategy")
+        length, strategy = said.get("length"), said.get("strategy")
         if not isinstance(length, int) or length < 1 or strategy not in {"fixed", "min"}:
-            raise CorruptFile(
-                f"{folder}: query_expansion is {stated!r}; a strategy (fixed, min) and a length are needed"
-            )
-        return Expansion(length, strategy == "fixed", bool(stated.get("attend")), stated.get("token"))
+            raise CorruptFile(f"{folder}: query_expansion is {said!r}; a strategy (fixed, min) and a length are needed")
+        return Expansion(length, strategy == "fixed", bool(said.get("attend")), said.get("token"))
     known = any(key in library for key in (*OLD_KEYS, "query_length", "document_length", "attend_to_mask_tokens"))
     if not known or library.get("do_query_expansion") is False:
         return None

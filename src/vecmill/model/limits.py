@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from vecmill.errors import CorruptFile, MissingFile
+from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.model.jsonfile import read_json
+from vecmill.model.late import QUERY, SIDES, Late
 
 POSITIONS = ("max_position_embeddings", "max_trained_positions", "n_positions")
 """What config.json calls the number of positions. The original nomic-embed turns beyond those it was trained with."""
@@ -36,6 +37,30 @@ def max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) -
     if not limits:
         raise MissingFile(f"{folder}: no maximum length (max_seq_length, model_max_length or max_position_embeddings)")
     return min(limits)
+
+
+def side_limits(late: Late, stated: int, config: dict[str, Any], folder: Path) -> dict[str, int]:
+    """Most tokens of each side: what is said of it, else what the transformer says, never beyond the positions.
+
+    Args:
+        late: What a late-interaction model says.
+        stated: What its transformer says.
+        config: config.json.
+        folder: Where it is.
+
+    Raises:
+        UnsupportedModel: Queries are made longer than there are positions.
+    """
+    said = {side: late.limits.get(side, stated) for side in SIDES}
+    length = late.expansion.length if late.expansion else 0
+    if late.expansion and late.expansion.fixed:
+        said[QUERY] = length
+    elif late.expansion and QUERY in late.limits:
+        said[QUERY] = max(length, said[QUERY])
+    positions = _positions(config, folder) or max(length, *said.values())
+    if length > positions:
+        raise UnsupportedModel(f"{folder}: queries are made {length} tokens long, and there are {positions} positions")
+    return {side: min(limit, positions) for side, limit in said.items()}
 
 
 def first_position(config: dict[str, Any], folder: Path) -> int:

@@ -14,7 +14,7 @@ from vecmill.core import Output
 from vecmill.errors import CorruptFile, MissingFile
 from vecmill.model.jsonfile import positive, read_first, read_json
 from vecmill.model.late import DOCUMENT, Late, read_late, read_m3
-from vecmill.model.limits import first_position, max_tokens
+from vecmill.model.limits import first_position, max_tokens, side_limits
 from vecmill.model.modules import (
     POOLINGS,
     Dense,
@@ -197,8 +197,15 @@ def _weigher(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
 
 def _interactor(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
     late = read_late(spec.folder, spec.config, modules, read_first(spec.transformer, TRANSFORMER_CONFIGS))
-    mark: Mark | None = "seen" if late.unseen else None
-    return replace(spec, late=late, prompts=late.prompts, default_prompt=DOCUMENT, mark=mark)
+    late = replace(late, limits=side_limits(late, spec.max_tokens, spec.config, spec.transformer))
+    return replace(
+        spec,
+        late=late,
+        max_tokens=max(late.limits.values()),
+        prompts=late.prompts,
+        default_prompt=DOCUMENT,
+        mark="seen" if late.unseen else None,
+    )
 
 
 HEADS: dict[Task, Callable[[ModelSpec, list[tuple[str, str]]], ModelSpec]] = {

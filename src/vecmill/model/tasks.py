@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.model.jsonfile import read_json
-from vecmill.model.late import LIBRARIES, STANFORD
+from vecmill.model.late import LIBRARIES, MASK, STANFORD
 
 Task = Literal["embed", "classify", "rerank", "sparse", "multi"]
 TASKS: tuple[Task, ...] = ("embed", "classify", "rerank", "sparse", "multi")
@@ -121,7 +121,7 @@ Evidence = Callable[[str, str, frozenset[str], int], bool]
 """Whether files speak for a task, by the name, the architecture, the kinds of modules and the number of labels."""
 
 EVIDENCE: tuple[tuple[Task, Evidence], ...] = (
-    ("multi", lambda _name, made, kinds, _labels: bool(kinds & {"MultiVectorMask", *LIBRARIES}) or made == STANFORD),
+    ("multi", lambda _name, made, kinds, _labels: bool(kinds & {MASK, *LIBRARIES}) or made == STANFORD),
     ("sparse", lambda _name, _made, kinds, _labels: "SpladePooling" in kinds),
     ("rerank", lambda _name, _made, kinds, _labels: "LogitScore" in kinds),
     ("embed", lambda _name, _made, kinds, _labels: bool(kinds - BARE)),

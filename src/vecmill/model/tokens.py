@@ -1,4 +1,4 @@
-"""What a tokenizer gives an engine."""
+"""What a tokenizer is asked for, and what it gives an engine."""
 
 from dataclasses import dataclass
 
@@ -21,3 +21,21 @@ class Tokens:
     truncated: bool
     mark: int = 0
     kept: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a caller wishes long inputs to be cut, where the model's own way is not wanted.
+
+    Attributes:
+        side: The end that is cut off, "left" or "right"; None is the model's own.
+        max_tokens: Most tokens, special tokens included; None is the model's own.
+        second_tokens: Of a pair most tokens of the second text; None is all that fit.
+    """
+
+    side: str | None = None
+    max_tokens: int | None = None
+    second_tokens: int | None = None
+
+
+OWN = Cut()

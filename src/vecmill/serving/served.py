@@ -15,10 +15,10 @@ from vecmill.config import Settings
 from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, Engine, usable_cpus
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
-from vecmill.model.late import DOCUMENT, QUERY
+from vecmill.model.late import SIDES
 from vecmill.model.spec import ModelSpec
-from vecmill.model.tokenizer import Cut, Tokenizer
-from vecmill.model.tokens import Tokens
+from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
 from vecmill.serving import maxsim
 from vecmill.serving.events import Events
@@ -27,8 +27,6 @@ from vecmill.serving.prepared import Prepared, is_small, kept
 from vecmill.serving.runner import Job, Runner
 
 Made = TypeVar("Made")
-
-SIDES = (QUERY, DOCUMENT)
 
 
 class ServedModel:
@@ -128,7 +126,8 @@ class ServedModel:
         tokens, vocabulary = self._tokenize(request, prompt)
         self._refuse_unknown(tokens)
         if not request.options.truncate:
-            self._refuse_long(tokens, request.options.max_tokens)
+            own = self.tokenizer.limit(self._side(request.options))
+            self._refuse_long(tokens, own, request.options.max_tokens)
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
 
     def close(self) -> None:
@@ -218,6 +217,7 @@ class ServedModel:
     def _tokenize_ids(
         self, arrays: list[list[int]], options: Options, prompt: str, cut: Cut
     ) -> tuple[list[Tokens], str | None]:
+        side = self._side(options)
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
@@ -225,8 +225,8 @@ class ServedModel:
             likely_tiktoken=options.likely_tiktoken,
         )
         if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt, cut), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt, cut), reading.vocabulary
+            return self.tokenizer.encode_ids(arrays, prompt, cut, side), reading.vocabulary
+        return self.tokenizer.encode(reading.texts, prompt, cut, side), reading.vocabulary
 
     def _side(self, options: Options) -> str | None:
         """Whether inputs are queries or documents, where the model tells them apart."""
@@ -245,8 +245,7 @@ class ServedModel:
                 message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
                 raise InvalidRequest(message, param="input")
 
-    def _refuse_long(self, tokens: list[Tokens], max_tokens: int | None) -> None:
-        own = self.spec.max_tokens
+    def _refuse_long(self, tokens: list[Tokens], own: int, max_tokens: int | None) -> None:
         limit, whose = (max_tokens, "this request") if max_tokens and max_tokens < own else (own, self.name)
         for number, one in enumerate(tokens):
             if one.truncated:
