@@ -1,5 +1,6 @@
 """The documentation says what is so."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 from vecmill import __version__
 from vecmill.api.admin import PAGES
 from vecmill.api.app import DIALECTS
-from vecmill.api.dialects.openai import STATUSES, EmbeddingsBody
+from vecmill.api.dialect import Dialect
+from vecmill.api.dialects.openai import OPENAI, STATUSES, EmbeddingsBody
 from vecmill.api.metrics import Metrics
 from vecmill.config import DEFAULT_MODEL, Settings
 from vecmill.graph.build import FAMILIES
@@ -18,6 +20,7 @@ from vecmill.serving.registry import Registry
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 API = (ROOT / "docs/api.md").read_text()
+PAGE = (ROOT / "docs/dialects.md").read_text()
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
 DIALECT_TABLE = (ROOT / "docs/dialects.md").read_text()
 
@@ -38,10 +41,24 @@ def test_every_architecture_is_documented() -> None:
     assert [family for family in FAMILIES if f"`{family}`" not in models] == []
 
 
-def test_every_route_is_documented() -> None:
-    """Each path stands in the table of routes."""
-    paths = [path for dialect in DIALECTS for route in dialect.routes for path in route.paths] + list(PAGES)
-    assert [path for path in paths if f"{path}`" not in API + DIALECT_TABLE] == []
+def test_every_page_is_documented() -> None:
+    """Each path of OpenAI's dialect and each that belongs to none stands in the table of routes."""
+    paths = [path for route in OPENAI.routes for path in route.paths] + list(PAGES)
+    assert [path for path in paths if f" {path}`" not in API] == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_every_route_is_documented_with_its_proof(dialect: Dialect) -> None:
+    """Each route has a row with its paths and a golden file that asks one of them and is answered."""
+    for route in dialect.routes:
+        paths = ", ".join(f"`{path}`" for path in route.paths).replace("`", f"`{route.method} ", 1)
+        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {dialect.name} | {paths} | ")]
+        assert f"| {route.summary} |" in row
+        (file,) = re.findall(r"\]\(\.\./(tests/api/golden/\S+\.json)\)", row)
+        golden = json.loads((ROOT / file).read_text())
+        method, path = golden.get("ask", "POST /v1/embeddings").split()
+        assert (golden["status"], method) == (200, route.method)
+        assert path.split("?")[0] in route.paths
 
 
 def test_every_field_is_documented() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from vecmill.core import Sparse
 from vecmill.errors import InvalidRequest
-from vecmill.serving.finish import ACTIVATIONS, shorten, sound
+from vecmill.serving.finish import ACTIVATIONS, scaled, shorten, sound
 
 
 def test_without_wishes_rows_stay_as_they_are() -> None:
@@ -57,3 +57,15 @@ def test_probabilities() -> None:
     assert ACTIVATIONS["softmax"](np.log(np.array([[1, 3]], dtype=np.float32))) == pytest.approx(
         np.array([[0.25, 0.75]])
     )
+
+
+def test_every_row_is_scaled() -> None:
+    """Rows whose squares are too large or too small for float32 get length 1 too; zeros stay zeros."""
+    rows = np.array([[3, 4], [3e38, 3e38], [1e-40, 0], [0, 0]], dtype=np.float32)
+    assert np.linalg.norm(scaled(rows), axis=1).tolist() == [pytest.approx(1)] * 3 + [0]
+
+
+def test_dimensions_without_scaling_is_a_slice() -> None:
+    """Where the caller wants no scaling the leading numbers are kept as they are."""
+    rows = np.array([[3, 4, 12]], dtype=np.float32)
+    assert shorten(rows, 2, scale=False).tolist() == [[3, 4]]

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ import pytest
 
 from checkpoints import VOCABULARY
 from conftest import Serve
-from vecmill.core import Options, Request, Result
+from vecmill.core import Options, Output, Request, Result
+from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import InputTooLong, InvalidRequest
+from vecmill.model.spec import ModelSpec
 from vecmill.serving.prepared import INLINE_CHARS
 from vecmill.serving.served import ServedModel
 
@@ -80,6 +84,60 @@ def test_token_ids_give_the_texts_vector(serve: Serve, framed: bool) -> None:
     assert (result.tokens, result.token_vocabulary) == ([8], "native")
 
 
+def test_a_role_takes_the_first_prompt_that_there_is(serve: Serve) -> None:
+    """Of the names for a role the first that the model has counts; where it has none there is no prompt."""
+    model = serve()
+    wanted = ask(model, "passage : the cat").rows
+    assert np.array_equal(ask(model, "the cat", role=("document", "passage", "query")).rows, wanted)
+    assert np.array_equal(ask(model, "the cat", role=("clustering",)).rows, ask(model, "the cat").rows)
+    assert np.array_equal(ask(model, "the cat", role=("query",), prompt_name="passage").rows, wanted)
+
+
+@pytest.mark.parametrize(("side", "kept"), [("left", "sat on the mat"), ("right", "the cat sat on"), (None, None)])
+def test_the_caller_says_where_and_how_far_to_cut(serve: Serve, side: str | None, kept: str | None) -> None:
+    """An input is cut to the tokens that the request allows, at the end that it names, else at the model's own."""
+    model = serve()
+    result = ask(model, "the cat sat on the mat", max_tokens=6, truncation_side=side)
+    assert np.array_equal(result.rows, ask(model, kept or "the cat sat on").rows)
+    assert (result.tokens, result.truncated) == ([6], 1)
+
+
+def test_a_long_text_keeps_its_end(serve: Serve) -> None:
+    """Of a text of a million characters that is cut on the left the very end is kept."""
+    model = serve()
+    text = "the cat " * 125_000 + "hello world"
+    rows = ask(model, text, truncation_side="left", max_tokens=4).rows
+    assert np.array_equal(rows, ask(model, "hello world").rows)
+
+
+def test_kinds_of_inputs_stand_side_by_side(serve: Serve) -> None:
+    """Texts and token ids in one request each get their own row, in the caller's order."""
+    model = serve(token_ids="native")
+    ids = [VOCABULARY["the"], VOCABULARY["cat"]]
+    mixed = ask(model, ids, "hello", ids, "the dog")
+    wanted = np.concatenate([ask(model, one).rows for one in ("the cat", "hello", "the cat", "the dog")])
+    assert np.array_equal(mixed.rows, wanted)
+    assert mixed.token_vocabulary == "native"
+
+
+@pytest.mark.parametrize(("normalize", "length"), [(True, 1.0), (False, 0.5), (None, 0.5)])
+def test_vectors_are_scaled_where_asked(
+    serve: Serve, tiny_spec: ModelSpec, normalize: bool | None, length: float
+) -> None:
+    """A model that does not normalise gives its own lengths, and 1 where the request says so."""
+
+    class Half(FakeEngine):
+        """Rows of length 0.5."""
+
+        def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+            return [
+                np.asarray(column, dtype=np.float32) * np.float32(0.5) for column in super().compute(batch, outputs)
+            ]
+
+    model = serve(Half(replace(tiny_spec, tail=())))
+    assert np.linalg.norm(ask(model, "the cat", normalize=normalize).rows) == pytest.approx(length)
+
+
 @pytest.mark.parametrize(
     ("inputs", "options", "message"),
     [
@@ -89,6 +147,8 @@ def test_token_ids_give_the_texts_vector(serve: Serve, framed: bool) -> None:
         (["the"] * 11, {}, "11 inputs; a request may hold at most 10"),
         (["the"], {"dimensions": 0}, "dimensions is 0; tiny allows 1 to 16"),
         (["the"], {"dimensions": -1}, "dimensions is -1; tiny allows 1 to 16"),
+        (["the"], {"max_tokens": 2}, "max_tokens is 2; tiny needs at least 3"),
+        (["the"], {"second_tokens": 0}, "second_tokens is 0; tiny needs at least 1"),
         (["the"], {"dimensions": 17}, "dimensions is 17; tiny allows 1 to 16"),
     ],
 )

@@ -21,7 +21,7 @@ from vecmill.errors import LoadError
 from vecmill.graph.ops import Array, Compiled
 from vecmill.graph.quantize import largest_weight
 from vecmill.model.spec import ModelSpec
-from vecmill.model.weights import NUMBERS, read_safetensors
+from vecmill.model.weights import read_safetensors
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ ABANDONED_S = 3600.0
 
 NAMES = {"float32": "F32", "int8": "I8", "uint8": "U8"}
 """numpy's names of types in those of safetensors."""
+
+TYPES = {stored: np.dtype(name) for name, stored in NAMES.items()}
 
 
 def kept(
@@ -86,7 +88,7 @@ def _key(spec: ModelSpec, asked: tuple[str, ...]) -> str:
 def _read(path: Path) -> Compiled:
     tensors = read_safetensors(path)
     weights: dict[str, Array] = {
-        name: np.require(one.data.view(NUMBERS[one.dtype]).reshape(one.shape), requirements="A")
+        name: np.require(one.data.view(TYPES[one.dtype]).reshape(one.shape), requirements="A")
         for name, one in tensors.items()
         if name not in {MODEL, PADDING}
     }

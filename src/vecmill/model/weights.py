@@ -24,7 +24,6 @@ STORED: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2
 NUMBERS: dict[str, np.dtype[Any]] = STORED | {
     "F64": np.dtype("<f8"),
     "I8": np.dtype("i1"),
-    "U8": np.dtype("u1"),
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
 }

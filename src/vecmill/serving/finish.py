@@ -35,10 +35,10 @@ def shorten(rows: Floats, dimensions: int | None, *, scale: bool = True) -> Floa
 
 
 def scaled(rows: Floats) -> Floats:
-    """Each row at length 1; a row of zeros stays one."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    result: Floats = rows / np.maximum(norms, np.finfo(np.float32).tiny)
-    return result
+    """Each row at length 1; a row of zeros stays one. In float64, where no square of a float32 is lost."""
+    wide = rows.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return (wide / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
 def sigmoid(scores: Floats) -> Floats:

@@ -1,0 +1,80 @@
+"""Paths that several dialects answer: which one does, by the body's keys."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from vecmill.api.app import DIALECTS
+from vecmill.api.decode import keys_of
+from vecmill.api.dialect import by_path
+
+SHARED = by_path(DIALECTS)
+
+BODIES = [
+    ("/v1/embeddings", {"model": "m", "input": "a"}, "OpenAI"),
+    ("/v1/embeddings", {"model": "m", "input": ["a"], "encoding_format": "base64", "dimensions": None}, "OpenAI"),
+    ("/v1/embeddings", {"model": "m", "input": ["a"], "input_type": "query"}, "OpenAI"),
+    ("/v1/embeddings", {"input": "a", "truncate": True, "prompt_name": "query"}, "OpenAI"),
+    ("/v1/embeddings", {"input": ["a"], "task": "text-matching"}, "Jina"),
+    ("/v1/embeddings", {"input": [{"text": "a"}]}, "Jina"),
+    ("/v1/embeddings", {"input": ["a"], "embedding_type": "binary"}, "Jina"),
+    ("/v1/embeddings", {"input": "a", "input_type": None, "truncation": True}, "Voyage"),
+    ("/v1/embeddings", {"input": "a", "input_type": "query", "output_dtype": "int8"}, "Voyage"),
+    ("/v1/embeddings", {"input": "a", "output_dtype": "int8"}, "Mistral"),
+    ("/v1/embeddings", {"input": "a", "output_dimension": 2}, "Mistral"),
+    ("/v1/embeddings", {"input": "a", "input_type": "passage"}, "NVIDIA"),
+    ("/v1/embeddings", {"input": "a", "input_type": "query", "truncate": "END"}, "NVIDIA"),
+    ("/v1/embeddings", {"input": "a", "truncate_prompt_tokens": 5}, "vLLM"),
+    ("/v1/embeddings", {"messages": [], "model": "m"}, "vLLM"),
+    ("/v1/embeddings", {"input": "a", "modality": "image"}, "Infinity"),
+    ("/embeddings", {"input": "a", "model": "default/not-specified"}, "Infinity"),
+    ("/embeddings", {"input": "a", "output_dimension": 2}, "Infinity"),
+    ("/embeddings", {"input": "a", "model": "m"}, "OpenAI"),
+    ("/rerank", {"query": "a", "texts": ["b"], "raw_scores": False}, "Text Embeddings Inference"),
+    ("/rerank", {"query": "a", "documents": ["b"], "model": "m", "top_n": 2}, "Infinity"),
+    ("/rerank", {"query": "a", "documents": ["b"], "truncate_prompt_tokens": 5}, "vLLM"),
+    ("/v1/rerank", {"query": "a", "documents": ["b"], "model": "m", "top_n": 2}, "Jina"),
+    ("/v1/rerank", {"query": "a", "documents": ["b"], "model": "m", "top_k": 2}, "Voyage"),
+    ("/v1/rerank", {"query": "a", "documents": ["b"], "rank_fields": ["text"]}, "Cohere"),
+    ("/v2/rerank", {"query": "a", "documents": ["b"], "model": "m", "priority": 0}, "Cohere"),
+    ("/v2/rerank", {"query": "a", "documents": ["b"], "truncation_side": "left"}, "vLLM"),
+    ("/classify", {"input": ["a"]}, "Infinity"),
+    ("/classify", {"input": "a", "truncate_prompt_tokens": 5}, "vLLM"),
+    ("/tokenize", {"inputs": "a"}, "Text Embeddings Inference"),
+    ("/tokenize", {"prompt": "a"}, "vLLM"),
+    ("/v1/rerank", [], "Jina"),
+]
+
+
+def chosen(path: str, body: Any, headers: dict[str, str] | None = None) -> str:
+    """The name of the dialect that answers."""
+    *others, last = SHARED[path, "POST"]
+    keys = keys_of(msgspec.json.encode(body))
+    return next((d.name for d, route in others if route.when and route.when(keys, headers or {})), last[0].name)
+
+
+@pytest.mark.parametrize(("path", "body", "name"), BODIES)
+def test_a_body_finds_its_dialect(path: str, body: Any, name: str) -> None:
+    """A body of a dialect's own keys is that dialect's; one without goes to the path's own."""
+    assert chosen(path, body) == name
+
+
+def test_cohere_is_known_by_its_sdk() -> None:
+    """A body that could be anyone's is Cohere's where its SDK says so."""
+    body = {"query": "a", "documents": ["b"], "model": "m"}
+    assert chosen("/v1/rerank", body, {"x-fern-sdk-name": "cohere"}) == "Cohere"
+
+
+def test_one_takes_the_rest() -> None:
+    """On a shared path exactly one dialect takes what no other knows, and it is asked last."""
+    for (path, _), choices in SHARED.items():
+        if len(choices) > 1:
+            assert [route.when is None for _, route in choices] == [False] * (len(choices) - 1) + [True], path
+
+
+def test_every_route_has_a_path_of_its_own() -> None:
+    """Whoever does not want to be told apart by keys finds a path that no other dialect answers."""
+    for dialect in DIALECTS:
+        for route in dialect.routes:
+            assert [path for path in route.paths if len(SHARED[path, route.method]) == 1], (dialect.name, route.paths)
