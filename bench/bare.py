@@ -8,6 +8,7 @@ import onnxruntime as ort
 
 from vecmill.config import DEFAULT_MODEL
 from vecmill.engine.base import usable_cpus
+from vecmill.engine.onnx import SLOWER
 from vecmill.graph.build import build
 from vecmill.graph.ops import INPUT
 from vecmill.model.source import resolve
@@ -27,7 +28,8 @@ class Bare:
         options.intra_op_num_threads = usable_cpus()
         values = [ort.OrtValue.ortvalue_from_numpy(array) for array in compiled.weights.values()]
         options.add_external_initializers(list(compiled.weights), values)
-        self._session = ort.InferenceSession(compiled.model, options, providers=["CPUExecutionProvider"])
+        providers = ["CPUExecutionProvider"]
+        self._session = ort.InferenceSession(compiled.model, options, providers, disabled_optimizers=list(SLOWER))
         self._tokenizer = Tokenizer(spec)
 
     def embed_one(self, text: str) -> float:

@@ -12,7 +12,10 @@ LEAST = {
     "port": 0,
     "threads": 0,
     "kept_weights_mb": 0,
+    "batch_time_ms": 0.1,
     "batch_tokens": 1,
+    "max_wait_s": 0.001,
+    "stall_timeout_s": 0.0,
     "max_queue_tokens": 1,
     "max_inputs": 1,
     "max_input_tokens": 8,
@@ -64,8 +67,13 @@ class Settings(FetchSettings):
         device: Where the torch engine computes: auto takes an accelerator where there is one; cpu, cuda, cuda:1, mps.
         task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank, sparse or multi
             overrides that, as for a masked language model that is to give sparse vectors.
-        batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
+        batch_time_ms: Longest time that a micro-batch should take, where one that takes so long is worth its overhead;
+            measured when the model is loaded. Longer makes a query wait longer behind bulk work.
+        batch_tokens: Most tokens of a micro-batch, however fast they would be.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
+        max_wait_s: Longest predicted time for all that waits, beyond which requests get 429 with a Retry-After.
+        stall_timeout_s: Seconds after which a batch that has not come back, and should have long ago, counts as
+            stalled: its engine is replaced. 0 never.
         max_inputs: Most inputs of a request.
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
@@ -84,8 +92,11 @@ class Settings(FetchSettings):
     engine: Literal["auto", "onnx", "exported", "static", "torch"] = "auto"
     device: str = "auto"
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"
-    batch_tokens: int = 512
+    batch_time_ms: float = 25.0
+    batch_tokens: int = 8192
     max_queue_tokens: int = 2_000_000
+    max_wait_s: float = 300.0
+    stall_timeout_s: float = 60.0
     max_inputs: int = 2048
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024

@@ -37,7 +37,7 @@ CARD = {
     "engine": "onnx",
     "backend": "onnx",
     "capabilities": ["embed", "multi"],
-    "stats": {"queue_fraction": 0.0, "queue_absolute": 0, "results_pending": 0, "batch_size": 512},
+    "stats": {"queue_fraction": 0.0, "queue_absolute": 0, "results_pending": 0, "batch_size": 8192},
 }
 
 

@@ -28,7 +28,7 @@ async def faked(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator
 
 def busy(model: ServedModel) -> bool:
     """Whether the engine has been given a batch that it is not done with."""
-    return bool(model.runner._running)
+    return bool(model.runner._work.items)
 
 
 async def chunks(size: int) -> AsyncIterator[bytes]:
@@ -180,7 +180,7 @@ async def test_a_dead_engine_fails_at_once(serve: Serve, fake: FakeEngine, event
     model = serve(fake)
     async with client_of([model], events) as client:
         assert error_of(await client.post(EMBEDDINGS, json={"input": "cat"}), 500) == {
-            "message": "the engine of 'tiny' has stopped; restart the server",
+            "message": "input 0: the engine died over it",
             "type": "server_error",
             "param": None,
             "code": "engine_failed",

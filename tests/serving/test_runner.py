@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
+from vecmill.serving import runner as runner_module
 from vecmill.serving.events import BatchDone, Event, Events
-from vecmill.serving.runner import Job, Runner
+from vecmill.serving.execution import FEWEST_TOKENS
+from vecmill.serving.job import Job
+from vecmill.serving.runner import MOST_DEATHS, Limits, Runner
 
 DIMS = 16
 BAD = 7
+LIMITS = Limits(batch_tokens=64, max_queue_tokens=1000)
 WAIT_S = 10.0
 
 
 @pytest.fixture
 def runner(fake: FakeEngine, events: Events) -> Iterator[Runner]:
     """A runner on the fake engine, with room for 1,000 tokens."""
-    one = Runner("fake", fake, widths={"dense": DIMS}, batch_tokens=64, max_queue_tokens=1000, events=events)
+    one = Runner("fake", fake, widths={"dense": DIMS}, limits=LIMITS, events=events)
     yield one
     fake.gate.set()
     one.close()
@@ -111,7 +115,7 @@ def test_a_request_larger_than_the_queue_runs_when_nothing_waits(runner: Runner)
 
 def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
     """The batch that runs is finished, what still waits fails, and nothing is accepted any more."""
-    runner = Runner("fake", fake, widths={"dense": DIMS}, batch_tokens=64, max_queue_tokens=1000, events=events)
+    runner = Runner("fake", fake, widths={"dense": DIMS}, limits=LIMITS, events=events)
     first = held(runner, fake)
     waiting = runner.submit([ids(5, 5, 5)])
     closing = threading.Thread(target=runner.close)
@@ -128,18 +132,124 @@ def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
     assert fake.closed
 
 
-def test_a_dead_thread_fails_what_it_held(runner: Runner, fake: FakeEngine) -> None:
-    """When the thread dies, its batch and its queue end with an error, and new work is refused: nothing hangs."""
+def test_a_dead_thread_without_another_engine(runner: Runner, fake: FakeEngine) -> None:
+    """Where no engine can be had, the batch and the queue end with an error, and new work is refused: nothing hangs."""
     fake.faults[BAD] = "exit"
     held(runner, fake)
     bad, waiting = runner.submit([ids(BAD, BAD)]), runner.submit([ids(5, 5, 5)])
     fake.gate.set()
-    for job in (bad, waiting):
-        with pytest.raises(EngineFailed, match="has stopped"):
-            job.future.result(WAIT_S)
+    with pytest.raises(EngineFailed, match="input 0: the engine died over it"):
+        bad.future.result(WAIT_S)
+    with pytest.raises(EngineFailed, match="has stopped"):
+        waiting.future.result(WAIT_S)
     with pytest.raises(EngineFailed, match="has stopped"):
         runner.submit([ids(1)])
     assert not runner.alive
+
+
+@pytest.fixture
+def renewed(fake: FakeEngine, events: Events) -> Iterator[tuple[Runner, list[FakeEngine]]]:
+    """A runner that gets another engine, with the same faults, where one is lost; and the engines that it got."""
+    engines: list[FakeEngine] = []
+
+    def renew() -> FakeEngine:
+        engines.append(FakeEngine(fake.spec, faults=fake.faults))
+        return engines[-1]
+
+    limits = Limits(batch_tokens=64, max_queue_tokens=100_000, stall_s=0.2)
+    one = Runner("fake", fake, widths={"dense": DIMS}, limits=limits, events=events, renew=renew)
+    yield one, engines
+    fake.gate.set()
+    one.close()
+
+
+def test_a_dead_thread_is_replaced(renewed: tuple[Runner, list[FakeEngine]], fake: FakeEngine) -> None:
+    """Those that shared a batch with the input that kills the thread have their rows; it alone fails."""
+    runner, engines = renewed
+    fake.faults[BAD] = "exit"
+    held(runner, fake)
+    good = [runner.submit([ids(2, n)]) for n in (3, 4, 5)]
+    bad, later = runner.submit([ids(2, 2), ids(2, BAD)]), runner.submit([ids(5, 5, 5)])
+    fake.gate.set()
+    for job, last in zip([*good, later], (3, 4, 5, 5), strict=True):
+        wanted = fake_row(ids(5, 5, 5) if job is later else ids(2, last), DIMS)
+        assert dense(job)[0] == pytest.approx(wanted)
+    with pytest.raises(EngineFailed, match="input 1: the engine died over it"):
+        bad.future.result(WAIT_S)
+    assert dense(runner.submit([ids(9)])).shape == (1, DIMS)
+    assert len(engines) == 2  # the first death is of a batch, the second of its guilty input alone
+    assert runner.ready
+    assert fake.closed
+
+
+def test_a_stalled_thread_is_replaced(renewed: tuple[Runner, list[FakeEngine]], fake: FakeEngine) -> None:
+    """What hangs in an engine that does not come back runs on another; what the first one says later is for nobody."""
+    runner, engines = renewed
+    first = held(runner, fake)
+    waiting = runner.submit([ids(5, 5, 5)])
+    with pytest.raises(EngineFailed, match="the engine stalled over it"):
+        first.future.result(WAIT_S)
+    assert dense(waiting)[0] == pytest.approx(fake_row(ids(5, 5, 5), DIMS))
+    assert len(engines) == 1
+    assert not fake.closed
+    fake.gate.set()
+    while not fake.closed:
+        threading.Event().wait(0.001)
+    assert runner.ready
+
+
+def test_a_runner_that_loses_too_many_is_broken(renewed: tuple[Runner, list[FakeEngine]], fake: FakeEngine) -> None:
+    """It does not go on replacing engines for ever."""
+    runner, engines = renewed
+    fake.faults[BAD] = "exit"
+    for _ in range(20):
+        try:
+            job = runner.submit([ids(BAD)])
+        except EngineFailed:
+            break
+        with pytest.raises(EngineFailed):
+            job.future.result(WAIT_S)
+    assert not runner.alive
+    assert len(engines) == MOST_DEATHS
+
+
+def test_short_memory_makes_batches_smaller(runner: Runner, fake: FakeEngine) -> None:
+    """A batch that does not fit is halved, and later ones are no larger."""
+    fake.faults[BAD] = "memory"
+    held(runner, fake)
+    job = runner.submit([ids(2, n) for n in (1, 2, 3, BAD, 4, 5)] * 4)
+    fake.gate.set()
+    with pytest.raises(EngineFailed):
+        job.future.result(WAIT_S)
+    assert runner._queue.batch_tokens == FEWEST_TOKENS
+
+
+@pytest.mark.parametrize("fault", ["raise", "nan", "zero", "exit"])
+def test_a_thousand_faults(fake: FakeEngine, events: Events, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Under many faults every job ends, each with its own rows or its own error, and nothing is left."""
+    fake.faults[BAD] = fault
+    engines = iter(lambda: FakeEngine(fake.spec, faults=fake.faults), None)
+    limits = Limits(batch_tokens=64, max_queue_tokens=10**6)
+    before = threading.active_count()
+    runner = Runner("fake", fake, widths={"dense": DIMS}, limits=limits, events=events, renew=lambda: next(engines))
+    monkeypatch.setattr(runner_module, "MOST_DEATHS", 10**6)
+    rng = np.random.default_rng(0)
+    jobs = []
+    for number in range(1000):
+        inputs = [rng.integers(8, 99, rng.integers(1, 6)).astype(np.int32) for _ in range(3)]
+        if number % 10 == 0:
+            inputs[1][0] = BAD
+        jobs.append((inputs, runner.submit(inputs)))
+    for number, (inputs, job) in enumerate(jobs):
+        if number % 10 == 0:
+            with pytest.raises(EngineFailed, match="input 1"):
+                job.future.result(WAIT_S)
+        else:
+            assert dense(job) == pytest.approx(np.stack([fake_row(one, DIMS) for one in inputs]))
+    assert (runner.waiting_items, runner.waiting_tokens, runner.waiting_s) == (0, 0, 0.0)
+    runner.close()
+    while threading.active_count() > before:
+        threading.Event().wait(0.001)
 
 
 def test_batches_are_told(runner: Runner, seen: list[Event]) -> None:

@@ -34,7 +34,11 @@ def _exit(_rows: NDArray[np.float32], _row: int) -> None:
     raise SystemExit("asked to kill the thread")
 
 
-FAULTS: dict[str, Fault] = {"raise": _raise, "nan": _nan, "zero": _zero, "exit": _exit}
+def _memory(_rows: NDArray[np.float32], _row: int) -> None:
+    raise MemoryError("asked to be short of memory")
+
+
+FAULTS: dict[str, Fault] = {"memory": _memory, "raise": _raise, "nan": _nan, "zero": _zero, "exit": _exit}
 
 
 FAKE_DIMS = 8

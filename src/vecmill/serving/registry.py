@@ -4,16 +4,21 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vecmill.config import PRECISION_NAMES, Settings
 from vecmill.core import Pair, Request
-from vecmill.engine.base import choose, load_engine
-from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel, UnsupportedModel
+from vecmill.engine.base import Batch, Engine, choose, load_engine
+from vecmill.errors import BadSettings, LoadError, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
-from vecmill.model.spec import read_spec
+from vecmill.model.spec import ModelSpec, read_spec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.wheel import cache_folder
+from vecmill.serving.cost import CostModel, calibrate
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
@@ -53,7 +58,7 @@ class Registry:
 
     @property
     def states(self) -> dict[str, str]:
-        """Name to "loading", "ready" or "broken"."""
+        """Name to "loading", "ready", "replacing" (its engine was lost, another is on its way) or "broken"."""
         return {name: _state(model) for name, model in self._models.items()}
 
     def add(self, model: ServedModel) -> None:
@@ -85,7 +90,9 @@ class Registry:
 def _state(model: ServedModel | None) -> str:
     if model is None:
         return "loading"
-    return "ready" if model.runner.alive else "broken"
+    if not model.runner.alive:
+        return "broken"
+    return "ready" if model.runner.ready else "replacing"
 
 
 def load(
@@ -111,14 +118,45 @@ def load(
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
     room = settings.kept_weights_mb * 1_000_000
     keep = (cache_folder(settings) / "weights", room) if room else None
-    engine = load_engine(kind, spec, threads=settings.threads, precision=precision, device=settings.device, keep=keep)
-    revision = checkpoint.revision
+    renew = partial(
+        load_engine, kind, spec, threads=settings.threads, precision=precision, device=settings.device, keep=keep
+    )
+    engine = renew()
     model = ServedModel(
-        parse(reference).name, spec, engine, settings, events, revision=revision, precision=precision, kind=kind
+        parse(reference).name,
+        spec,
+        engine,
+        settings,
+        events,
+        revision=checkpoint.revision,
+        precision=precision,
+        kind=kind,
+        cost=measure(engine, spec, settings),
+        renew=renew,
     )
     warm_up(model)
     log.info("loaded %s from %s in %.2f s", model.name, checkpoint.folder, time.perf_counter() - started)
     return model
+
+
+def measure(engine: Engine, spec: ModelSpec, settings: Settings) -> CostModel:
+    """What the engine's micro-batches cost.
+
+    Raises:
+        UnsupportedModel: It fails on ids that are in the vocabulary.
+    """
+    batch_s = settings.batch_time_ms / 1000
+
+    def run(ids: NDArray[np.int32]) -> None:
+        engine.compute(Batch.pack(list(ids)), spec.native)
+
+    try:
+        return calibrate(run, batch_s=batch_s, max_tokens=spec.max_tokens, vocab_size=spec.vocab_size)
+    except LoadError:
+        raise
+    except Exception as error:
+        engine.close()
+        raise UnsupportedModel(f"{spec.folder}: the engine fails: {error}") from error
 
 
 def warm_up(model: ServedModel) -> None:

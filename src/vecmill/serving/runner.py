@@ -1,71 +1,54 @@
-"""The thread that owns one engine, and the jobs that it works on. Every job ends: rows, an error or cancellation."""
+"""The thread that owns one engine, and the jobs that it works on. Every job ends: rows, an error or cancellation.
+
+A thread that dies or stalls is replaced by another with a new engine. What it held is queued again, each input to run
+alone: the one that kills its thread a second time fails, the others have their answers.
+"""
 
 import logging
+import math
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.core import DENSE, Output, Value
-from vecmill.engine.base import Batch, Column, Engine
+from vecmill.core import DENSE, Output
+from vecmill.engine.base import Engine
 from vecmill.errors import EngineFailed, Overloaded, RequestError, ShuttingDown
-from vecmill.serving.events import BatchDone, Events
-from vecmill.serving.finish import sound
-from vecmill.serving.scheduler import Item, Owner, Scheduler
+from vecmill.serving.cost import CostModel
+from vecmill.serving.events import Events
+from vecmill.serving.execution import Execution
+from vecmill.serving.job import Job, Work
+from vecmill.serving.scheduler import Item, Scheduler
 
 log = logging.getLogger(__name__)
 
-GUESSED_TOKENS_PER_S = 5000.0
-"""Speed assumed until the first batch has run."""
+MOST_DEATHS = 5
+DEATHS_WITHIN_S = 60.0
+"""A runner that loses so many threads in so short a time is broken, and stays it."""
+
+STALLED = 30.0
+"""A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
 
 
-class Job(Owner):
-    """One request in flight.
-
-    Args:
-        inputs: How many it has.
-        outputs: What is wanted of each.
-        widths: Numbers of a value of each output; 0 where they differ.
-        marks: The place in each input that the model wants to know; None where it wants none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a runner takes on.
 
     Attributes:
-        columns: One for each output, filled as batches finish: float32 [inputs, width], or a list.
-        started: When its first input ran, by `time.perf_counter`; 0 before that.
-        future: Ends with `columns`, or with a RequestError. Cancelling it drops what is still queued.
+        batch_tokens: Most tokens of a micro-batch.
+        max_queue_tokens: Most tokens that may wait.
+        max_wait_s: Longest predicted time for all that waits, beyond which nothing more may.
+        stall_s: Seconds after which a batch may count as stalled; 0 never.
     """
 
-    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "outputs", "started")
-
-    def __init__(
-        self, inputs: int, outputs: tuple[Output, ...], widths: Sequence[int], marks: Sequence[int] | None = None
-    ) -> None:
-        super().__init__()
-        self.outputs = outputs
-        self.marks = marks
-        self.columns: list[Any] = [
-            np.empty((inputs, width), dtype=np.float32) if width else [None] * inputs for width in widths
-        ]
-        self.missing = inputs
-        self.started = 0.0
-        self.future: Future[list[Column]] = Future()
-
-    def put(self, row: int, values: Sequence[Value]) -> None:
-        """One input is done."""
-        for column, value in zip(self.columns, values, strict=True):
-            column[row] = value
-        self.missing -= 1
-        if not self.missing and self.future.set_running_or_notify_cancel():
-            self.future.set_result(self.columns)
-
-    def fail(self, error: RequestError) -> None:
-        """The job ends with an error; the first one counts."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+    batch_tokens: int
+    max_queue_tokens: int
+    max_wait_s: float = math.inf
+    stall_s: float = 0.0
 
 
 class Runner:
@@ -75,9 +58,10 @@ class Runner:
         name: Served name, for events and the thread's name.
         engine: Owned by the runner from here on.
         widths: Output to the numbers of a value of it; 0 where they differ. What is not here is not given.
-        batch_tokens: Most tokens of a micro-batch.
-        max_queue_tokens: Most tokens that may wait.
+        limits: Of batches, of the queue, and of patience.
         events: Told of every batch.
+        cost: What micro-batches cost, corrected from what runs; None goes by their tokens.
+        renew: Makes another engine where a thread is lost; None leaves the runner broken.
     """
 
     def __init__(
@@ -86,27 +70,36 @@ class Runner:
         engine: Engine,
         *,
         widths: dict[Output, int],
-        batch_tokens: int,
-        max_queue_tokens: int,
+        limits: Limits,
         events: Events,
+        cost: CostModel | None = None,
+        renew: Callable[[], Engine] | None = None,
     ) -> None:
         self._name = name
-        self._engine = engine
         self._widths = widths
-        self._max_queue_tokens = max_queue_tokens
-        self._events = events
-        self._queue: Scheduler[Job] = Scheduler(batch_tokens)
+        self._limits = limits
+        self.cost = cost or CostModel(batch_s=math.inf)
+        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, self.cost.room if cost else None, self.cost.price)
+        self._execution = Execution(name, widths, self._queue, self.cost, events)
+        self._renew = renew
         self._wake = threading.Condition()
         self._refusal: RequestError | None = None
-        self._running: list[Item[Job]] = []
-        self._tokens_per_s = GUESSED_TOKENS_PER_S
-        self._thread = threading.Thread(target=self._main, name=f"runner {name}", daemon=True)
-        self._thread.start()
+        self._lost: list[float] = []
+        self._renewing = False
+        self._closing = threading.Event()
+        self._start(engine)
+        if limits.stall_s:
+            threading.Thread(target=self._watch, name=f"watch {name}", daemon=True).start()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread works."""
-        return self._thread.is_alive() and self._refusal is None
+        """Whether work is done, or will be when a new engine is there."""
+        return self._refusal is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether work is done now."""
+        return self.alive and not self._renewing
 
     @property
     def waiting_items(self) -> int:
@@ -118,8 +111,20 @@ class Runner:
         """Tokens in the queue."""
         return self._queue.waiting_tokens
 
+    @property
+    def waiting_s(self) -> float:
+        """Predicted seconds of all that waits."""
+        return self._queue.waiting_cost
+
     def submit(
-        self, rows: Sequence[NDArray[np.int32]], outputs: tuple[Output, ...] = DENSE, marks: Sequence[int] | None = None
+        self,
+        rows: Sequence[NDArray[np.int32]],
+        outputs: tuple[Output, ...] = DENSE,
+        marks: Sequence[int] | None = None,
+        *,
+        tenant: str = "",
+        share: float = 1.0,
+        weight: float = 1.0,
     ) -> Job:
         """Queue the inputs of one request. Thread-safe.
 
@@ -127,17 +132,20 @@ class Runner:
             rows: Token ids of each, int32 [length].
             outputs: What is wanted of each.
             marks: The place in each that the model wants to know; None where it wants none.
+            tenant: Whose request it is.
+            share: The tenant's weight beside other tenants.
+            weight: The request's weight beside the tenant's others.
 
         Raises:
-            Overloaded: Too many tokens wait already.
+            Overloaded: Too much waits already.
             ShuttingDown: The runner is closed.
-            EngineFailed: The thread is dead.
+            EngineFailed: The runner is broken.
         """
         job = Job(len(rows), outputs, [self._widths[output] for output in outputs], marks)
         with self._wake:
             self._admit(sum(map(len, rows)))
-            self._queue.add(job, rows)
-            self._wake.notify()
+            self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
+            self._wake.notify_all()
         weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
         job.future.add_done_callback(lambda _: self._forget(weakly()))
         return job
@@ -146,7 +154,8 @@ class Runner:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
         with self._wake:
             self._refusal = self._refusal or ShuttingDown("the server is shutting down and takes no new work")
-            self._wake.notify()
+            self._closing.set()
+            self._wake.notify_all()
         self._thread.join()
 
     def _forget(self, job: Job | None) -> None:
@@ -159,92 +168,123 @@ class Runner:
         if self._refusal is not None:
             raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
         waiting = self._queue.waiting_tokens
-        if waiting and waiting + tokens > self._max_queue_tokens:
-            excess = waiting + tokens - self._max_queue_tokens
-            message = f"{waiting} tokens wait and {tokens} more would pass the limit of {self._max_queue_tokens}"
-            raise Overloaded(message, retry_after_s=min(excess, waiting) / self._tokens_per_s)
+        if not waiting:
+            return
+        if waiting + tokens > self._limits.max_queue_tokens:
+            excess = min(waiting + tokens - self._limits.max_queue_tokens, waiting)
+            message = f"{waiting} tokens wait and {tokens} more would pass the limit of {self._limits.max_queue_tokens}"
+            raise Overloaded(message, retry_after_s=excess / waiting * self.waiting_s)
+        if self.waiting_s > self._limits.max_wait_s:
+            message = f"what waits takes {self.waiting_s:.1f} s, more than the limit of {self._limits.max_wait_s:g} s"
+            raise Overloaded(message, retry_after_s=self.waiting_s - self._limits.max_wait_s)
 
-    def _main(self) -> None:
-        error: RequestError = EngineFailed(f"the engine of {self._name!r} has stopped; restart the server")
+    def _start(self, engine: Engine) -> None:
+        """Begin a thread of its own for an engine."""
+        self._work = Work(engine)
+        self._thread = threading.Thread(target=self._main, args=(self._work,), name=f"runner {self._name}", daemon=True)
+        self._thread.start()
+
+    def _main(self, work: Work) -> None:
         try:
-            while batch := self._next():
-                for items in _by_outputs(batch):
-                    self._run(items)
-            error = ShuttingDown("the server shut down before this request was done")
+            while batch := self._next(work):
+                for items in _together(batch):
+                    work.running = items
+                    self._execution.run(items, work)
+                    if work.abandoned:
+                        return
+                    done = set(map(id, items))
+                    work.items = [item for item in work.items if id(item) not in done]
         except BaseException:
             log.exception("the engine thread of %s died", self._name)
+            self._lose(work, "died")
+            return
         finally:
-            self._fail_all(error)
-            self._engine.close()
+            _close(work.engine)
+        if not work.abandoned:
+            self._fail_all(ShuttingDown("the server shut down before this request was done"))
 
-    def _next(self) -> list[Item[Job]]:
-        """Wait for the next batch; empty when the runner closes."""
+    def _next(self, work: Work) -> list[Item[Job]]:
+        """Wait for the next batch; empty when the runner closes or the thread was given up."""
         with self._wake:
-            while self._refusal is None:
-                self._running = self._queue.take()
-                if self._running:
-                    return self._running
+            while self._refusal is None and not work.abandoned:
+                work.items = self._queue.take()
+                if work.items:
+                    return list(work.items)
                 self._wake.wait()
         return []
 
-    def _run(self, items: list[Item[Job]]) -> None:
-        """Run a batch; one that fails is halved until the guilty input is alone."""
-        try:
-            columns = self._compute(items)
-        except Exception as error:
-            if len(items) > 1:
-                middle = len(items) // 2
-                self._run(items[:middle])
-                self._run(items[middle:])
+    def _lose(self, work: Work, how: str) -> None:
+        """A thread is lost: queue again what it held, and begin another."""
+        with self._wake:
+            if work.abandoned:
                 return
-            log.exception("the engine of %s failed on one input of %d tokens", self._name, len(items[0].ids))
-            items[0].owner.fail(EngineFailed(f"input {items[0].row}: the engine failed ({type(error).__name__})"))
+            work.abandoned = True
+            self._renewing = True
+            now = time.monotonic()
+            self._lost = [one for one in self._lost if now - one < DEATHS_WITHIN_S] + [now]
+            held, work.items = work.items, []
+            guilty = work.running[0] if len(work.running) == 1 else None
+            for item in work.running:
+                item.deaths += 1
+            if guilty is not None:
+                guilty.owner.fail(EngineFailed(f"input {guilty.row}: the engine {how} over it"))
+            self._queue.put_back([item for item in held if item is not guilty and not item.owner.future.done()])
+        threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True).start()
+
+    def _replace(self) -> None:
+        engine = self._another()
+        if engine is None:
+            self._fail_all(EngineFailed(f"the engine of {self._name!r} has stopped; restart the server"))
             return
-        good = np.logical_and.reduce([sound(*pair) for pair in zip(items[0].owner.outputs, columns, strict=True)])
-        for item, fine, *values in zip(items, good, *columns, strict=True):
-            if fine:
-                item.owner.put(item.row, values)
-            else:
-                log.error("the engine of %s returned no vector for %d tokens", self._name, len(item.ids))
-                item.owner.fail(EngineFailed(f"input {item.row}: the engine returned a zero vector, NaN or infinity"))
+        with self._wake:
+            self._renewing = False
+            if self._refusal is None:
+                log.warning("the engine of %s was replaced", self._name)
+                self._start(engine)
+                return
+        engine.close()
+        self._fail_all(ShuttingDown("the server shut down before this request was done"))
 
-    def _compute(self, items: list[Item[Job]]) -> list[Column]:
-        marked = [item.owner.marks[item.row] for item in items if item.owner.marks is not None]
-        batch, outputs = Batch.pack([item.ids for item in items], marked or None), items[0].owner.outputs
-        started, failed = time.perf_counter(), True
-        for item in items:
-            item.owner.started = item.owner.started or started
+    def _another(self) -> Engine | None:
+        """A new engine; None where there is none, or too many were lost already."""
+        if self._renew is None or len(self._lost) > MOST_DEATHS:
+            return None
         try:
-            columns = self._engine.compute(batch, outputs)
-            failed = False
-        finally:
-            seconds = time.perf_counter() - started
-            self._events(BatchDone(self._name, len(items), len(batch.ids), seconds, failed))
-        for output, column in zip(outputs, columns, strict=True):
-            self._check(output, column, len(items))
-        self._tokens_per_s += 0.1 * (len(batch.ids) / max(seconds, 1e-6) - self._tokens_per_s)
-        return columns
+            return self._renew()
+        except BaseException:
+            log.exception("no new engine for %s", self._name)
+            return None
 
-    def _check(self, output: Output, column: Column, count: int) -> None:
-        width = self._widths[output]
-        shape = column.shape if width and isinstance(column, np.ndarray) else (len(column), width)
-        if shape != (count, width):
-            raise ValueError(f"the engine returned {shape} of {output}, wanted {(count, width)}")
+    def _watch(self) -> None:
+        """Give up a thread whose batch takes far too long."""
+        while not self._closing.wait(self._limits.stall_s / 4):
+            work = self._work
+            began, expected = work.began, work.expected_s
+            if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
+                log.error("the engine of %s has not come back from a batch", self._name)
+                self._lose(work, "stalled")
 
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses."""
         with self._wake:
             self._refusal = self._refusal or error
-            left, self._running = self._running, []
+            left, self._work.items = self._work.items or self._queue.take(), []
             while left:
                 for item in left:
                     item.owner.fail(error)
                 left = self._queue.take()
 
 
-def _by_outputs(items: list[Item[Job]]) -> list[list[Item[Job]]]:
-    """Items that want the same outputs run together."""
-    groups: dict[tuple[Output, ...], list[Item[Job]]] = {}
-    for item in items:
-        groups.setdefault(item.owner.outputs, []).append(item)
+def _together(items: list[Item[Job]]) -> list[list[Item[Job]]]:
+    """Items that run together: those that want the same outputs; each alone over which a thread was lost before."""
+    groups: dict[object, list[Item[Job]]] = {}
+    for number, item in enumerate(items):
+        groups.setdefault(number if item.deaths else item.owner.outputs, []).append(item)
     return list(groups.values())
+
+
+def _close(engine: Engine) -> None:
+    try:
+        engine.close()
+    except Exception:
+        log.exception("an engine could not be closed")

@@ -1,17 +1,15 @@
 """Which items run next: a data structure without threads or clock.
 
-Fair queueing over requests in virtual time (after Goyal, Vin and Cheng, start-time fair queueing, 1996), the cost of an
-item being its tokens. A request's turn comes when it has had less than its share: its clock starts at the present and
-runs ahead by what it is served, while the present runs by what is served divided by the number of requests that wait.
-So a lone query goes before the rest of a long job, and a stream of queries does not starve the job.
+Tenants share the engine by their weights, the requests of a tenant its part by theirs (`vecmill.serving.fair`);
+the cost of an item is what the cost model says. So a tenant with many requests takes nothing from one with few, and a
+lone query goes before the rest of a long job.
 
 A micro-batch is the first item of the request whose turn it is, then items of the same length: its own, then anyone's
-in order of arrival, each charged to its request.
+in order of arrival, each charged to its request and tenant.
 """
 
-import heapq
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
@@ -19,16 +17,32 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vecmill.serving.fair import Fair, Flow
 
-class Owner:
-    """What items belong to: one flow of the fair queue. The fields are the scheduler's."""
+MANY_TENANTS = 1000
+"""Tenants that wait for nothing are forgotten beyond this number."""
 
-    __slots__ = ("clock", "lines", "order", "queued", "turn")
+
+class Tenant(Flow):
+    """Those whose requests share one part. The fields are the scheduler's."""
+
+    __slots__ = ("name", "requests")
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.requests: Fair[Owner] = Fair()
+
+
+class Owner(Flow):
+    """What items belong to: one flow among those of its tenant. The fields are the scheduler's."""
+
+    __slots__ = ("lines", "order", "queued", "tenant")
 
     def __init__(self) -> None:
-        self.clock = 0.0
-        self.turn = 0
+        super().__init__()
         self.queued = 0
+        self.tenant: Tenant | None = None
         self.order: deque[Item[Owner]] = deque()
         self.lines: defaultdict[int, deque[Item[Owner]]] = defaultdict(deque)
 
@@ -45,12 +59,14 @@ class Item(Generic[OwnerT]):
         owner: What it belongs to.
         row: Its place there.
         taken: Whether it has left the queue.
+        deaths: Times that its engine died over it.
     """
 
     ids: NDArray[np.int32]
     owner: OwnerT
     row: int
     taken: bool = False
+    deaths: int = 0
 
 
 class Scheduler(Generic[OwnerT]):
@@ -58,52 +74,90 @@ class Scheduler(Generic[OwnerT]):
 
     Args:
         batch_tokens: Most tokens of a micro-batch; an input longer than that runs alone.
+        room: Most rows of a length in a micro-batch, where that is fewer; None where only the tokens count.
+        price: What a row of a length costs, in any unit; None is its tokens.
+
+    Attributes:
+        waiting_items: Items in the queue.
+        waiting_tokens: Their tokens.
+        waiting_cost: What they cost.
     """
 
-    def __init__(self, batch_tokens: int) -> None:
-        self._batch_tokens = batch_tokens
-        self._now = 0.0
-        self._served_tokens = 0
-        self._turns = 0
-        self._active = 0
-        self._owners: list[tuple[float, int, OwnerT]] = []
+    def __init__(
+        self,
+        batch_tokens: int,
+        room: Callable[[int], int] | None = None,
+        price: Callable[[int], float] | None = None,
+    ) -> None:
+        self.batch_tokens = batch_tokens
+        self._most = room
+        self._price = price or float
+        self._tenants: dict[str, Tenant] = {}
+        self._turns: Fair[Tenant] = Fair()
         self._lines: defaultdict[int, deque[Item[OwnerT]]] = defaultdict(deque)
         self.waiting_items = 0
         self.waiting_tokens = 0
+        self.waiting_cost = 0.0
 
-    def add(self, owner: OwnerT, rows: Sequence[NDArray[np.int32]]) -> None:
-        """Queue the inputs of a new owner, in order."""
-        for number, ids in enumerate(rows):
-            item = Item(ids, owner, number)
-            owner.order.append(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
-            owner.lines[len(ids)].append(item)  # type: ignore[arg-type]
-            self._lines[len(ids)].append(item)
-            self.waiting_tokens += len(ids)
-        self.waiting_items += len(rows)
-        owner.queued = len(rows)
-        self._active += 1
-        self._charge(owner, self._now)
+    def add(
+        self,
+        owner: OwnerT,
+        rows: Sequence[NDArray[np.int32]],
+        *,
+        tenant: str = "",
+        share: float = 1.0,
+        weight: float = 1.0,
+    ) -> None:
+        """Queue the inputs of a new owner, in order.
+
+        Args:
+            owner: Nothing of it is queued.
+            rows: Its inputs, int32 [length] each.
+            tenant: Whose it is.
+            share: The tenant's weight beside other tenants.
+            weight: The owner's weight beside the tenant's others.
+        """
+        self._put(owner, [Item(ids, owner, number) for number, ids in enumerate(rows)], tenant, share, weight)
+
+    def put_back(self, items: Sequence[Item[OwnerT]]) -> None:
+        """Queue items again that were taken; those of an owner stand before what else is queued of it."""
+        for item in reversed(items):
+            item.taken = False
+            owner, length = item.owner, len(item.ids)
+            owner.order.appendleft(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
+            owner.lines[length].appendleft(item)  # type: ignore[arg-type]
+            self._lines[length].appendleft(item)
+            self._count(item, 1)
+            if not owner.queued and owner.tenant is not None:
+                self._enter(owner, owner.tenant)
+            owner.queued += 1
 
     def take(self) -> list[Item[OwnerT]]:
         """The next micro-batch, of inputs of one length; empty when nothing waits."""
-        self._now += self._served_tokens / max(1, self._active)
-        self._served_tokens = 0
-        owner = self._next_owner()
+        tenant = self._turns.first()
+        owner = tenant.requests.first() if tenant is not None else None
         if owner is None:
             return []
         length = len(next(_queued(owner.order)).ids)
-        room = max(1, self._batch_tokens // length)
+        room = self.room(length)
         mates: Iterator[Item[OwnerT]]
         mates = chain(_queued(owner.lines[length]), _queued(self._lines[length]))  # type: ignore[arg-type]
         batch: list[Item[OwnerT]] = []
         while len(batch) < room and (item := next(mates, None)):
             self._remove(item)
             batch.append(item)
+        price = self._price(length)
         for served, items in Counter(item.owner for item in batch).items():
-            self._charge(served, served.clock + length * items)
+            if served.tenant is not None:
+                served.tenant.requests.charge(served, price * items)
+                self._turns.charge(served.tenant, price * items)
         self._tidy(length)
-        self._served_tokens = length * len(batch)
         return batch
+
+    def room(self, length: int) -> int:
+        """Most rows of a length in a micro-batch."""
+        room = self.batch_tokens // length
+        return max(1, room if self._most is None else min(room, self._most(length)))
 
     def drop(self, owner: OwnerT) -> None:
         """Forget what is still queued of an owner."""
@@ -113,32 +167,52 @@ class Scheduler(Generic[OwnerT]):
         for length in lengths:
             self._tidy(length)
 
-    def _charge(self, owner: OwnerT, clock: float) -> None:
-        """Set an owner's clock; between equal clocks the one that has waited longer goes first."""
-        owner.clock = clock
-        owner.turn = self._turns
-        self._turns += 1
-        if owner.queued:
-            heapq.heappush(self._owners, (clock, owner.turn, owner))
+    def _put(self, owner: OwnerT, items: list[Item[OwnerT]], tenant: str, share: float, weight: float) -> None:
+        if not items:
+            return
+        for item in items:
+            length = len(item.ids)
+            owner.order.append(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
+            owner.lines[length].append(item)  # type: ignore[arg-type]
+            self._lines[length].append(item)
+            self._count(item, 1)
+        owner.queued = len(items)
+        owner.weight = weight
+        self._enter(owner, self._tenant(tenant, share))
 
-    def _next_owner(self) -> OwnerT | None:
-        """Whose turn it is; entries of owners that were charged since, or have nothing left, are dropped on the way."""
-        while self._owners:
-            _, turn, owner = self._owners[0]
-            if owner.queued and owner.turn == turn:
-                return owner
-            heapq.heappop(self._owners)
-        return None
+    def _tenant(self, name: str, share: float) -> Tenant:
+        if len(self._tenants) > MANY_TENANTS:
+            kept = {key: one for key, one in self._tenants.items() if one.waits or self._turns.is_ahead(one)}
+            self._tenants = kept
+        tenant = self._tenants.setdefault(name, Tenant(name))
+        if not tenant.waits:
+            tenant.weight = share
+        return tenant
+
+    def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
+        owner.tenant = tenant
+        tenant.requests.enter(owner)
+        if not tenant.waits:
+            self._turns.enter(tenant)
 
     def _remove(self, item: Item[OwnerT]) -> None:
         item.taken = True
-        item.owner.queued -= 1
-        self.waiting_items -= 1
-        self.waiting_tokens -= len(item.ids)
-        if not item.owner.queued:
-            self._active -= 1
-            item.owner.order.clear()  # items know their owner: a cycle would keep the job's rows alive
-            item.owner.lines.clear()
+        self._count(item, -1)
+        owner = item.owner
+        owner.queued -= 1
+        if owner.queued or owner.tenant is None:
+            return
+        owner.order.clear()  # items know their owner: a cycle would keep the job's rows alive
+        owner.lines.clear()
+        owner.tenant.requests.leave(owner)
+        if not owner.tenant.requests.waiting:
+            self._turns.leave(owner.tenant)
+
+    def _count(self, item: Item[OwnerT], sign: int) -> None:
+        self.waiting_items += sign
+        self.waiting_tokens += sign * len(item.ids)
+        cost = self.waiting_cost + sign * self._price(len(item.ids))
+        self.waiting_cost = max(0.0, cost) if self.waiting_items else 0.0  # prices change while items wait
 
     def _tidy(self, length: int) -> None:
         """Keep no item that has left, and no line that is empty."""

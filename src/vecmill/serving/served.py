@@ -21,10 +21,12 @@ from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
 from vecmill.serving import maxsim
+from vecmill.serving.cost import CostModel
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, scaled, shorten
+from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, is_small, kept
-from vecmill.serving.runner import Job, Runner
+from vecmill.serving.runner import Limits, Runner
 
 Made = TypeVar("Made")
 
@@ -41,9 +43,11 @@ class ServedModel:
         revision: Where the files come from, for people.
         precision: What the weights are kept in, for people.
         kind: The engine's key in `ENGINES`, for people.
+        cost: What its micro-batches cost.
+        renew: Makes another engine where this one is lost.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all but the first five are named)
         self,
         name: str,
         spec: ModelSpec,
@@ -54,6 +58,8 @@ class ServedModel:
         revision: str = "local",
         precision: str = "float32",
         kind: str = "onnx",
+        cost: CostModel | None = None,
+        renew: Callable[[], Engine] | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -66,9 +72,15 @@ class ServedModel:
             name,
             engine,
             widths={output: spec.width(output) for output in spec.outputs},
-            batch_tokens=settings.batch_tokens,
-            max_queue_tokens=settings.max_queue_tokens,
+            limits=Limits(
+                batch_tokens=settings.batch_tokens,
+                max_queue_tokens=settings.max_queue_tokens,
+                max_wait_s=settings.max_wait_s,
+                stall_s=settings.stall_timeout_s,
+            ),
             events=events,
+            cost=cost,
+            renew=renew,
         )
         self.weight_bytes = engine.weight_bytes
         self.settings = settings

@@ -1,0 +1,101 @@
+"""Running a micro-batch: each input gets its answer or its own error, and what was learned is kept."""
+
+import logging
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from vecmill.core import Output
+from vecmill.engine.base import Batch, Column
+from vecmill.errors import EngineFailed
+from vecmill.serving.cost import CostModel
+from vecmill.serving.events import BatchDone, Events
+from vecmill.serving.finish import sound
+from vecmill.serving.job import Job, Work
+from vecmill.serving.scheduler import Item, Scheduler
+
+log = logging.getLogger(__name__)
+
+FEWEST_TOKENS = 64
+"""The bound on a micro-batch is not lowered below this, however short memory is."""
+
+SHORT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate")
+"""Words by which engines say that memory is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How one runner's batches run.
+
+    Attributes:
+        name: Served name.
+        widths: Output to the numbers of a value of it; 0 where they differ.
+        queue: Whose batches become smaller where memory is short.
+        cost: Told what each batch took.
+        events: Told of every batch.
+    """
+
+    name: str
+    widths: dict[Output, int]
+    queue: Scheduler[Job]
+    cost: CostModel
+    events: Events
+
+    def run(self, items: list[Item[Job]], work: Work) -> None:
+        """Run a batch; one that fails is halved until the guilty input is alone."""
+        try:
+            columns = self._compute(items, work)
+        except Exception as error:
+            self._lower(error, items)
+            if len(items) > 1:
+                middle = len(items) // 2
+                self.run(items[:middle], work)
+                self.run(items[middle:], work)
+                return
+            log.exception("the engine of %s failed on one input of %d tokens", self.name, len(items[0].ids))
+            items[0].owner.fail(EngineFailed(f"input {items[0].row}: the engine failed ({type(error).__name__})"))
+            return
+        if work.abandoned:
+            return
+        good = np.logical_and.reduce([sound(*pair) for pair in zip(items[0].owner.outputs, columns, strict=True)])
+        for item, fine, *values in zip(items, good, *columns, strict=True):
+            if fine:
+                item.owner.put(item.row, values)
+            else:
+                log.error("the engine of %s returned no vector for %d tokens", self.name, len(item.ids))
+                item.owner.fail(EngineFailed(f"input {item.row}: the engine returned a zero vector, NaN or infinity"))
+
+    def _lower(self, error: Exception, items: list[Item[Job]]) -> None:
+        """Where memory was short, make smaller batches from now on."""
+        if isinstance(error, MemoryError) or any(word in str(error).lower() for word in SHORT_OF_MEMORY):
+            tokens = sum(len(item.ids) for item in items)
+            self.queue.batch_tokens = max(FEWEST_TOKENS, min(self.queue.batch_tokens, tokens // 2))
+            log.warning("out of memory: batches of %s are bounded by %d tokens", self.name, self.queue.batch_tokens)
+
+    def _compute(self, items: list[Item[Job]], work: Work) -> list[Column]:
+        marked = [item.owner.marks[item.row] for item in items if item.owner.marks is not None]
+        batch, outputs = Batch.pack([item.ids for item in items], marked or None), items[0].owner.outputs
+        length = len(items[0].ids)
+        work.expected_s = self.cost.seconds(len(items), length)
+        started, failed = time.perf_counter(), True
+        work.began = time.monotonic()
+        for item in items:
+            item.owner.started = item.owner.started or started
+        try:
+            columns = work.engine.compute(batch, outputs)
+            failed = False
+        finally:
+            work.began = 0.0
+            seconds = time.perf_counter() - started
+            self.events(BatchDone(self.name, len(items), len(batch.ids), seconds, failed))
+        for output, column in zip(outputs, columns, strict=True):
+            self._check(output, column, len(items))
+        self.cost.saw(len(items), length, seconds)
+        return columns
+
+    def _check(self, output: Output, column: Column, count: int) -> None:
+        width = self.widths[output]
+        shape = column.shape if width and isinstance(column, np.ndarray) else (len(column), width)
+        if shape != (count, width):
+            raise ValueError(f"the engine returned {shape} of {output}, wanted {(count, width)}")

@@ -1,0 +1,88 @@
+"""Sharing one thing fairly, in virtual time (after Goyal, Vin and Cheng, start-time fair queueing, 1996).
+
+A flow's turn comes when it has had less than its share: its clock starts at the present and runs ahead by what it is
+served, divided by its weight, while the present runs by what is served, divided by the weights of all that wait. So one
+that comes late goes before the rest of one that has had much, and a stream of late ones does not starve it.
+"""
+
+import heapq
+from typing import Generic, TypeVar
+
+
+class Flow:
+    """One that waits for its turns. The fields are those of `Fair`.
+
+    Args:
+        weight: Its share, beside those of others.
+    """
+
+    __slots__ = ("clock", "turn", "waits", "weight")
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+        self.clock = 0.0
+        self.turn = 0
+        self.waits = False
+
+
+FlowT = TypeVar("FlowT", bound=Flow)
+
+
+class Fair(Generic[FlowT]):
+    """Whose turn it is. O(log flows) a turn.
+
+    Attributes:
+        waiting: How many flows wait.
+    """
+
+    __slots__ = ("_heap", "_now", "_served", "_turns", "_weights", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._now = 0.0
+        self._served = 0.0
+        self._weights = 0.0
+        self._turns = 0
+        self._heap: list[tuple[float, int, FlowT]] = []
+
+    def enter(self, flow: FlowT) -> None:
+        """The flow waits from now on; what it was served ahead of its share before still counts."""
+        flow.waits = True
+        self.waiting += 1
+        self._weights += flow.weight
+        self._set(flow, max(flow.clock, self._now))
+
+    def leave(self, flow: FlowT) -> None:
+        """The flow has nothing more to be served."""
+        flow.waits = False
+        self.waiting -= 1
+        self._weights = self._weights - flow.weight if self.waiting else 0.0
+
+    def charge(self, flow: FlowT, cost: float) -> None:
+        """The flow is served, whether or not it was its turn."""
+        self._served += cost
+        self._set(flow, flow.clock + cost / flow.weight)
+
+    def first(self) -> FlowT | None:
+        """Whose turn it is; None where nobody waits."""
+        if self._served:
+            self._now += self._served / (self._weights or 1.0)
+            self._served = 0.0
+        while self._heap:
+            _, turn, flow = self._heap[0]
+            if flow.waits and flow.turn == turn:
+                return flow
+            heapq.heappop(self._heap)  # charged since, or gone
+        return None
+
+    def is_ahead(self, flow: FlowT) -> bool:
+        """Whether a flow has been served ahead of its share, so that it must not be forgotten yet."""
+        return flow.clock > self._now
+
+    def _set(self, flow: FlowT, clock: float) -> None:
+        """Between equal clocks the one that has waited longer goes first."""
+        flow.clock = clock
+        flow.turn = self._turns
+        self._turns += 1
+        if flow.waits:
+            heapq.heappush(self._heap, (clock, flow.turn, flow))
