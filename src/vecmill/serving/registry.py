@@ -11,7 +11,7 @@ from vecmill.core import Pair, Request
 from vecmill.engine.base import choose, load_engine
 from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
-from vecmill.model.spec import read_spec
+from vecmill.model.spec import read_spec, unscaled
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
@@ -108,7 +108,7 @@ def load(
     kind = choose(spec) if settings.engine == "auto" else settings.engine
     if kind != "static":  # a table has no attention
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
-    engine = load_engine(kind, spec, threads=settings.threads, precision=precision)
+    engine = load_engine(kind, unscaled(spec), threads=settings.threads, precision=precision)
     revision = checkpoint.revision
     model = ServedModel(
         parse(reference).name, spec, engine, settings, events, revision=revision, precision=precision, kind=kind

@@ -19,7 +19,7 @@ from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Cut, Tokenizer, Tokens
 from vecmill.model.vocabulary import read_token_ids
 from vecmill.serving.events import Events
-from vecmill.serving.finish import ACTIVATIONS, scaled, shorten
+from vecmill.serving.finish import ACTIVATIONS, vectors
 from vecmill.serving.runner import Job, Runner
 
 Made = TypeVar("Made")
@@ -43,7 +43,7 @@ class ServedModel:
     Args:
         name: Served name.
         spec: What it is.
-        engine: Owned from here on.
+        engine: Owned from here on; of `unscaled(spec)`, as this scales vectors itself.
         settings: Limits.
         events: Told of every batch.
         revision: Where the files come from, for people.
@@ -274,8 +274,9 @@ class ServedModel:
         )
 
     def _rows(self, rows: NDArray[np.float32], options: Options) -> NDArray[np.float32]:
-        rows = shorten(rows, options.dimensions, scale=options.normalize is not False)
-        return scaled(rows) if options.normalize and not self.spec.normalized else rows
+        cut = options.dimensions not in {None, rows.shape[1]}
+        scale = self.spec.normalized or cut if options.normalize is None else options.normalize
+        return vectors(rows, options.dimensions, scale=scale)
 
     def _meant(self, request: Request) -> Request:
         return request if request.outputs else replace(request, outputs=self.spec.outputs[:1])
