@@ -15,11 +15,12 @@ from vecmill.model.tasks import Classifier, Splade
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
+NO_VECTORS: dict[str, Any] = {"pooling": (), "tail": (), "dims": 0}
 KINDS: dict[str, dict[str, Any]] = {
     "tiny": {},
-    "judge": {"task": "rerank", "scores": Classifier(("relevance",), "sigmoid"), "pooling": (), "tail": (), "dims": 0},
-    "moods": {"task": "classify", "scores": Classifier(("bad", "fair", "good"), "softmax"), "pooling": (), "dims": 0},
-    "words": {"task": "sparse", "sparse": Splade("max", twice=False), "pooling": (), "tail": (), "dims": 0},
+    "judge": {"task": "rerank", "scores": Classifier(("relevance",), "sigmoid"), **NO_VECTORS},
+    "moods": {"task": "classify", "scores": Classifier(("bad", "fair", "good"), "softmax"), **NO_VECTORS},
+    "words": {"task": "sparse", "sparse": Splade("max", twice=False), **NO_VECTORS},
 }
 """Served names, and what is other than in the tiny embedding model: a reranker, a classifier and a sparse encoder."""
 

@@ -37,7 +37,7 @@ def scaled(rows: Floats) -> Floats:
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     odd = ~((norms > SAFE_NORM) & np.isfinite(norms))
-    result: Floats = rows / np.where(odd, np.float32(1), norms)
+    result: Floats = (rows / np.where(odd, np.float32(1), norms)).astype(np.float32, copy=False)
     if odd.any():
         wide = rows[odd[:, 0]].astype(np.float64)
         lengths = np.linalg.norm(wide, axis=1, keepdims=True)
