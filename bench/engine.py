@@ -5,9 +5,10 @@ usage: engine.py        (in the reference environment: `make bench-engine`)
 Speeds are medians of runs in turns, tokens a second.
 """
 
-import gc
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from workload import passages
 
 from vecmill.config import DEFAULT_MODEL
-from vecmill.engine.base import Batch, load_engine, usable_cpus
+from vecmill.engine.base import Batch, usable_cpus
 from vecmill.engine.onnx import SPIN_US, OnnxEngine
 from vecmill.graph.quantize import PRECISIONS
 from vecmill.model.source import resolve
@@ -149,18 +150,30 @@ def _embed_all(engine: OnnxEngine, ids: list[Ids]) -> None:
 
 
 def loading(spec: ModelSpec, threads: int) -> dict[str, dict[str, float]]:
-    """Seconds to load, and what the weights take, for each precision."""
-    rows = {}
-    for precision in PRECISIONS:
-        started = time.perf_counter()
-        engine = load_engine("onnx", spec, threads=threads, precision=precision)
-        rows[precision] = {
-            "load_s": round(time.perf_counter() - started, 2),
-            "weights_mb": round(engine.weight_bytes / 1e6, 1),
-        }
-        engine.close()
-        gc.collect()
-    return rows
+    """Seconds to load, what the weights take, and memory after it, of each precision in a process of its own."""
+    return {precision: _load(spec, threads, precision) for precision in PRECISIONS}
+
+
+def _load(spec: ModelSpec, threads: int, precision: str) -> dict[str, float]:
+    given = [str(spec.folder), precision, str(threads)]
+    done = subprocess.run([sys.executable, "-c", LOADER, *given], check=True, capture_output=True, text=True)
+    row: dict[str, float] = json.loads(done.stdout)
+    row["bound_mb"] = round(row["weights_mb"] * 1.35 + 120, 1)
+    return row
+
+
+LOADER = """
+import json, sys, time
+from pathlib import Path
+from vecmill.engine.base import load_engine
+from vecmill.model.spec import read_spec
+started = time.perf_counter()
+engine = load_engine("onnx", read_spec(Path(sys.argv[1])), threads=int(sys.argv[3]), precision=sys.argv[2])
+load_s = round(time.perf_counter() - started, 2)
+pages = int(Path("/proc/self/statm").read_text().split()[1])
+sizes = {"weights_mb": round(engine.weight_bytes / 1e6, 1), "resident_mb": round(pages * 4096 / 1e6, 1)}
+print(json.dumps({"load_s": load_s, **sizes}))
+"""
 
 
 def main() -> None:

@@ -35,6 +35,8 @@ HOMES = {
     "onnxruntime": {"engine/onnx.py"},
     "prometheus_client": {"api/metrics.py"},
     "onnx": {"graph/ops.py"},
+    "torch": {"engine/pytorch.py", "engine/torch_heads.py"},
+    "transformers": {"engine/pytorch.py"},
     "uvicorn": {"api/server.py"},
     "cyclopts": {"cli.py"},
     "huggingface_hub": {"model/hub.py", "model/hub_errors.py"},

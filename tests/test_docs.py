@@ -22,6 +22,7 @@ README = (ROOT / "README.md").read_text()
 API = (ROOT / "docs/api.md").read_text()
 PAGE = (ROOT / "docs/dialects.md").read_text()
 CONFIGURATION = (ROOT / "docs/configuration.md").read_text()
+DIALECT_TABLE = (ROOT / "docs/dialects.md").read_text()
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Settings)])

@@ -1,6 +1,7 @@
 """The command line: each command a few lines that call one function."""
 
 import difflib
+import logging
 import os
 import sys
 import tomllib
@@ -36,8 +37,12 @@ def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> int
     from vecmill.api import server
 
     server.configure_logging(settings.log_level)
-    finished = server.serve(list(models) or [DEFAULT_MODEL], settings)
-    return 0 if finished else 1
+    if server.serve(list(models) or [DEFAULT_MODEL], settings):
+        return 0
+    # The engine's thread is still inside a run: an orderly end of the interpreter would unwind it, which aborts.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(1)
 
 
 @app.command
@@ -62,7 +67,7 @@ def doctor(
     *,
     precision: Literal["float32", "int8", "int4"] = "float32",
     threads: int = 0,
-    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto",
+    task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
 ) -> int:
     """Print what a checkpoint is, with the file that each fact comes from, and try it; 1 where a check fails.
@@ -90,7 +95,7 @@ def verify(
     precision: tuple[Literal["int8", "int4"], ...] = (),
     min_spearman: float = 0.99,
     threads: int = 0,
-    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto",
+    task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
 ) -> int:
     """Measure what smaller precisions cost a model, on your own pairs of texts; 1 where one is below the threshold.

@@ -11,6 +11,7 @@ LEAST = {
     "hub_timeout_s": 0.0,
     "port": 0,
     "threads": 0,
+    "kept_weights_mb": 0,
     "batch_tokens": 1,
     "max_queue_tokens": 1,
     "max_inputs": 1,
@@ -20,7 +21,7 @@ LEAST = {
 }
 """The least value of each number."""
 
-Precision = Literal["float32", "int8", "int4", "bitsandbytes", "gptq"]
+Precision = Literal["float32", "int8", "int4", "bfloat16", "float16", "bitsandbytes", "gptq"]
 
 PRECISION_NAMES = {"bitsandbytes": "int8", "gptq": "int4"}
 """Other servers' names of precisions, in ours."""
@@ -51,13 +52,17 @@ class Settings(FetchSettings):
     Attributes:
         host: Address to listen on.
         port: TCP port; 0 takes a free one.
+        kept_weights_mb: Most megabytes (10^6 bytes) of quantised weights that are kept on disk for the next start,
+            under the cache folder; 0 keeps none.
         threads: Threads of the engine; 0 means as many as this process may use.
         precision: What weights are kept in. int8 is faster and a quarter of the memory, int4 smaller still and no
-            faster; `vecmill verify` measures what they cost in quality. Other servers' names are understood:
-            bitsandbytes means int8, gptq int4.
+            faster; `vecmill verify` measures what they cost in quality. bfloat16 and float16 are the torch engine's.
+            Other servers' names are understood: bitsandbytes means int8, gptq int4.
         engine: What computes: auto takes a table of vectors (static) where the model is one, else vecmill's own graph
-            (onnx) of the safetensors, else the ONNX file that came with the model (exported).
-        task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank or sparse
+            (onnx) of the safetensors, else the ONNX file that came with the model (exported), else PyTorch (torch),
+            which knows any architecture of transformers and accelerators, and needs vecmill[torch].
+        device: Where the torch engine computes: auto takes an accelerator where there is one; cpu, cuda, cuda:1, mps.
+        task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank, sparse or multi
             overrides that, as for a masked language model that is to give sparse vectors.
         batch_tokens: Most tokens of a micro-batch. Larger is no faster on a CPU and makes a query wait longer.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
@@ -75,8 +80,10 @@ class Settings(FetchSettings):
     port: int = 8080
     threads: int = 0
     precision: Precision = "float32"
-    engine: Literal["auto", "onnx", "exported", "static"] = "auto"
-    task: Literal["auto", "embed", "classify", "rerank", "sparse"] = "auto"
+    kept_weights_mb: int = 20_000
+    engine: Literal["auto", "onnx", "exported", "static", "torch"] = "auto"
+    device: str = "auto"
+    task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"
     batch_tokens: int = 512
     max_queue_tokens: int = 2_000_000
     max_inputs: int = 2048

@@ -1,7 +1,7 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,21 @@ class Sparse:
 
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
+
+    @classmethod
+    def of_row(cls, row: NDArray[np.float32]) -> Self:
+        """A row [vocabulary] without its zeros."""
+        entries = np.flatnonzero(row)
+        return cls(entries.astype(np.int32), row[entries])
+
+    @classmethod
+    def of_tokens(cls, weights: NDArray[np.float32], ids: NDArray[np.int32], ignored: frozenset[int]) -> Self:
+        """The largest weight of each token that has one and is not ignored; weights float32 [length], ids [length]."""
+        entries, places = np.unique(ids, return_inverse=True)
+        largest = np.zeros(len(entries), dtype=np.float32)
+        np.maximum.at(largest, places, weights)
+        kept = (largest > 0) & ~np.isin(entries, list(ignored))
+        return cls(entries[kept].astype(np.int32), largest[kept])
 
 
 Value = NDArray[np.float32] | Sparse

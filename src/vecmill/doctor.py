@@ -14,7 +14,7 @@ from vecmill.model.onnxfile import choose_onnx, onnx_files, size_bytes
 from vecmill.model.source import Checkpoint, resolve
 from vecmill.model.spec import TRANSFORMER_CONFIGS, Dense, ModelSpec, read_json, read_spec
 from vecmill.model.static import MAX_TOKENS, STATIC
-from vecmill.model.tasks import Task
+from vecmill.model.tasks import Splade, Task
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.weights import read_weights
 
@@ -124,7 +124,17 @@ def _of_scorer(spec: ModelSpec, _chain: str, _after: str) -> list[Fact]:
 
 
 def _of_weigher(spec: ModelSpec, chain: str, _after: str) -> list[Fact]:
-    return [Fact("pooling", f"SPLADE, {spec.sparse.pooling} over tokens", chain)] if spec.sparse else []
+    splade = spec.sparse if isinstance(spec.sparse, Splade) else Splade()
+    return [Fact("pooling", f"SPLADE, {splade.pooling} over tokens", chain)]
+
+
+def _of_interactor(spec: ModelSpec, chain: str, _after: str) -> list[Fact]:
+    if spec.late is None:
+        return []
+    longer = spec.late.expansion
+    expansion = f"to {longer.length} tokens, {'seen' if longer.attend else 'unseen'}" if longer else "none"
+    skipped = " ".join(spec.late.skipped) or "none"
+    return [Fact("queries made longer", expansion, chain), Fact("tokens left out", skipped, chain)]
 
 
 HEADS: dict[Task, Callable[[ModelSpec, str, str], list[Fact]]] = {
@@ -132,6 +142,7 @@ HEADS: dict[Task, Callable[[ModelSpec, str, str], list[Fact]]] = {
     "classify": _of_scorer,
     "rerank": _of_scorer,
     "sparse": _of_weigher,
+    "multi": _of_interactor,
 }
 """Task to the facts of its head."""
 

@@ -86,7 +86,10 @@ class Embedder:
         return [one for part in self._answers(texts, ("sparse",), options) for one in part.sparse]
 
     def token_vectors(self, texts: Sequence[str], *, prompt_name: str | None = None) -> list[NDArray[np.float32]]:
-        """Vectors of the tokens of each text, special tokens included, float32 [tokens, dims] each.
+        """Vectors of the tokens of each text, float32 [tokens, dims] each.
+
+        Of a late-interaction model those that count for its scores, of others all, special tokens included. Queries and
+        documents of the former are told apart by `prompt_name`: "query", "document".
 
         Raises:
             WrongTask: The model gives none.
@@ -94,6 +97,28 @@ class Embedder:
         """
         options = Options(prompt_name=prompt_name)
         return [one for part in self._answers(texts, ("multi",), options) for one in part.multi]
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        outputs: tuple[Output, ...] = DENSE,
+        *,
+        prompt_name: str | None = None,
+        truncate: bool = True,
+    ) -> Iterator[Result]:
+        """Several outputs from one pass, as BGE-M3 gives them, in answers of as many texts as a request may hold.
+
+        Args:
+            texts: What to read.
+            outputs: What is wanted of each: "dense", "sparse", "multi".
+            prompt_name: Which of the model's prompts goes before each; None is the model's default.
+            truncate: Cut inputs to the model's limit; False raises InputTooLong instead.
+
+        Raises:
+            WrongTask: The model does not give one of them.
+            InvalidRequest: An input or an option is wrong.
+        """
+        return self._answers(texts, outputs, Options(prompt_name=prompt_name, truncate=truncate))
 
     def classify(self, texts: Sequence[str | Pair], *, raw_scores: bool = False) -> NDArray[np.float32]:
         """Scores of the model's labels, float32 [texts, labels].
@@ -116,8 +141,9 @@ class Embedder:
 
         Args:
             query: What is looked for.
-            documents: What may answer it. A document is cut where both exceed the model's limit.
-            raw_scores: Scores as the network gives them; False makes them probabilities.
+            documents: What may answer it, each cut where both texts exceed the model's limit. A late-interaction model
+                compares their tokens.
+            raw_scores: Scores as the network gives them; False makes them probabilities (late interaction: a mean).
             instruction: For a language model, what to look for; None is its own default.
 
         Raises:

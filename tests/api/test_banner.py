@@ -7,14 +7,17 @@ import pytest
 from edge import KINDS, fakes
 
 from conftest import Serve, client_of
+from vecmill.api import server
 from vecmill.api.server import banner
 from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import TASKS
 from vecmill.serving.events import Events
 
 FACTS = {
     "tiny": "16 dimensions, up to 40 tokens, mean, normalized, float32",
     "judge": "a reranker, up to 40 tokens, float32",
     "moods": "a classifier, up to 40 tokens, labels bad, fair, good, float32",
+    "late": "vectors of tokens, up to 40 tokens, float32",
     "words": "sparse vectors, up to 40 tokens, float32",
 }
 
@@ -29,3 +32,13 @@ async def test_the_first_request_works(serve: Serve, tiny_spec: ModelSpec, event
     assert found
     async with client_of(models, events) as client:
         assert (await client.post(found[1], json=json.loads(found[2]))).status_code == 200
+
+
+def test_every_task_has_its_words() -> None:
+    """Each task of a model has a name, a first request and an answer to what the model is."""
+    assert (
+        set(server.TASKS)
+        == set(server.EXAMPLES)
+        == set(TASKS)
+        == {spec.get("task", "embed") for spec in KINDS.values()}
+    )

@@ -81,7 +81,7 @@ def test_a_setting_that_does_not_fit(tmp_path: Path, engine: Any, error: type[Ex
 def test_nothing_fits(tmp_path: Path) -> None:
     """An unknown architecture without an ONNX file is refused with what would work."""
     write_json(write_bert(tmp_path) / "config.json", {**CONFIG, "model_type": "llamaphant"})
-    with pytest.raises(UnsupportedModel, match="'llamaphant' is not supported yet; supported: .*bert.*onnx/model.onnx"):
+    with pytest.raises(UnsupportedModel, match="'llamaphant' has no graph.*bert.*onnx/model.onnx.*vecmill.torch"):
         choose(read_spec(tmp_path))
 
 

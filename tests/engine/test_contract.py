@@ -30,6 +30,7 @@ CHECKPOINTS: dict[str, Callable[[Path], Path]] = {
     "onnx": lambda folder: write_modules(write_bert(folder)),
     "exported": write_both,
     "static": write_static,
+    "torch": lambda folder: write_modules(write_bert(folder)),
 }
 """Engine to what writes a tiny checkpoint for it; all are of 40 tokens and 16 numbers."""
 
@@ -47,7 +48,10 @@ ORDERLESS = {"static"}
 """Engines for which a text is a bag of tokens."""
 
 
-@pytest.fixture(scope="module", params=KINDS, ids="-".join)
+WITH_TORCH = pytest.param(("torch", "float32"), id="torch-float32", marks=pytest.mark.reference)
+
+
+@pytest.fixture(scope="module", params=[*(pytest.param(kind, id="-".join(kind)) for kind in KINDS), WITH_TORCH])
 def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
     """Each engine with each of its precisions."""
     name, precision = request.param
@@ -148,7 +152,7 @@ def test_close(kind: tuple[str, str], tiny: ModelSpec) -> None:
 
 def test_every_engine_is_here() -> None:
     """No engine escapes this suite."""
-    assert {name for name, _ in KINDS} == set(ENGINES) == set(CHECKPOINTS)
+    assert {name for name, _ in KINDS} | {"torch"} == set(ENGINES) == set(CHECKPOINTS)
 
 
 def test_pack() -> None:

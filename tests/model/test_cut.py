@@ -8,7 +8,8 @@ from checkpoints import VOCABULARY
 from vecmill.core import Pair
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tasks import Classifier, Template, YesNo
-from vecmill.model.tokenizer import Cut, Tokenizer
+from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.tokens import Cut
 
 NAMES = {number: word for word, number in VOCABULARY.items()}
 PAIR = Pair("the cat", "a dog sat on the mat")

@@ -143,6 +143,29 @@ def test_an_onnx_file_alone_is_completed(server: FakeHub, store: Path) -> None:
     assert "model.safetensors" in server.fetched()
 
 
+def test_an_encoder_of_m3_is_completed(server: FakeHub, store: Path) -> None:
+    """A cache filled by a program that wants BGE-M3's vectors alone gets its other layers, and nothing else."""
+    files = {"config.json": CONFIG, "modules.json": b"[]", "pytorch_model.bin": b"weights"}
+    layers = {"colbert_linear.pt": b"vectors", "sparse_linear.pt": b"numbers"}
+    server.repositories["org/x"] = files | layers
+    write_snapshot(store, "org/x", files)
+    assert cached(WANTED) is None
+    snapshot = fetch(WANTED, SETTINGS, SAID.append)
+    assert server.fetched() == sorted(layers)
+    assert cached(WANTED) == snapshot
+
+
+def test_pickled_weights_are_asked_for_once(server: FakeHub, store: Path) -> None:
+    """That a repository with PyTorch's own weights is no BGE-M3 is remembered."""
+    files = {"config.json": CONFIG, "modules.json": b"[]", "pytorch_model.bin": b"weights"}
+    server.repositories["org/x"] = files
+    write_snapshot(store, "org/x", files)
+    assert cached(WANTED) is None
+    snapshot = fetch(WANTED, SETTINGS, SAID.append)
+    assert server.fetched() == []
+    assert cached(WANTED) == snapshot
+
+
 @pytest.mark.parametrize("shards", [["a.safetensors", "b.safetensors"], ["a.safetensors"], []])
 def test_all_shards_count(store: Path, shards: list[str]) -> None:
     """Weights in shards are cached when every shard of the index is."""

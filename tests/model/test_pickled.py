@@ -1,8 +1,10 @@
 """PyTorch's own files are read as safetensors are, and run nothing."""
 
+import os
 import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,10 @@ from vecmill.model.pickled import read_pickled
 from vecmill.model.weights import read_weights
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+DICT = name_of("collections", "OrderedDict")
+PARAMETER = name_of("torch._utils", "_rebuild_parameter")
 
 
 def wrapped(value: bytes) -> bytes:
@@ -77,9 +83,62 @@ def test_nothing_is_run(tmp_path: Path, module: str, name: str) -> None:
 
 
 def test_an_instance_is_not_made(tmp_path: Path) -> None:
-    """The opcodes that make instances ask by the same way."""
+    """Opcodes that make instances on their own are not known."""
     made = pickle.MARK + text("true") + pickle.INST + b"os\nsystem\n"
-    assert_refused(write_zip(tmp_path / "x.bin", wrapped(made), []), CorruptFile, "it asks for os.system")
+    assert_refused(write_zip(tmp_path / "x.bin", wrapped(made), []), CorruptFile, "it does INST")
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_what_pickle_itself_writes(tmp_path: Path, protocol: int) -> None:
+    """Objects that call a function when they are unpickled, in every protocol, are refused, and the function waits."""
+    mark = tmp_path / "run"
+    for call in ((os.system, (f"touch {mark}",)), (eval, (f"open({str(mark)!r}, 'w')",)), (getattr, (mark, "touch"))):
+        for value in (Calls(call), {"x": [1, {"y": Calls((map, (Calls(call), [1])))}]}):
+            path = write_zip(tmp_path / "x.bin", pickle.dumps(value, protocol=protocol), [])
+            assert_refused(path, CorruptFile, "nothing was run")
+    assert not mark.exists()
+
+
+class Calls:
+    """What has a call made when it is unpickled."""
+
+    def __init__(self, call: tuple[Any, ...]) -> None:
+        self._call = call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._call
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (PARAMETER + pickle.NONE + pickle.EMPTY_DICT + pickle.TUPLE2 + pickle.BUILD, "sets the state of an object"),
+        (DICT + pickle.EMPTY_DICT + pickle.BUILD, "sets the state of an object"),
+        (DICT + pickle.EMPTY_TUPLE + pickle.NEWOBJ, "does NEWOBJ"),
+        (pickle.EXT1 + b"\1", "does EXT1"),
+        (name_of("torch", "FloatStorage") + pickle.EMPTY_TUPLE + pickle.REDUCE, "calls what is no function"),
+        (number(1) + pickle.EMPTY_TUPLE + pickle.REDUCE, "calls what is no function"),
+        (text("os") + text("system") + pickle.STACK_GLOBAL, "asks for os.system"),
+    ],
+)
+def test_other_ways_to_run_something(tmp_path: Path, value: bytes, said: str) -> None:
+    """No opcode reaches a function or an object of this process, not even to change what an allowed one keeps."""
+    assert_refused(write_zip(tmp_path / "x.bin", wrapped(value), []), CorruptFile, said)
+
+
+def test_the_state_of_a_dictionary(tmp_path: Path) -> None:
+    """What a dictionary keeps beside its entries is dropped; as an attribute it could hide a method."""
+    state = pickle.EMPTY_DICT + text("values") + number(1) + pickle.SETITEM + pickle.BUILD
+    held = DICT + pickle.EMPTY_TUPLE + pickle.REDUCE + state + pickle.STOP
+    assert read_pickled(write_zip(tmp_path / "x.bin", held, [])) == {}
+
+
+@pytest.mark.parametrize("use", [b"}%bNs.", b"%b%b\x93.", b"%bQ.", b"(%bctorch\nFloatStorage\n%bNK\1tQ."])
+def test_values_that_grow(tmp_path: Path, use: bytes) -> None:
+    """A pair of itself, sixty times over, is never hashed or shown, which would take for ever."""
+    grown = pickle.NONE + (pickle.BINPUT + b"\0" + pickle.BINGET + b"\0" + pickle.TUPLE2) * 60
+    path = write_zip(tmp_path / "x.bin", use.replace(b"%b", grown), [])
+    assert_refused(path, CorruptFile, "not readable as weights")
 
 
 OUTSIDE = [
@@ -88,6 +147,7 @@ OUTSIDE = [
     (-1, [1], [1]),
     (0, [3, 4], [-4, 1]),
     (0, [2], [2**30]),
+    (0, [2**30], [0]),
 ]
 
 
@@ -122,12 +182,29 @@ def test_compressed_numbers(tmp_path: Path) -> None:
     assert_refused(path, CorruptFile, "its numbers are compressed")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\2l\n", b"PK\3\4"])
-def test_the_old_format(tmp_path: Path, content: bytes) -> None:
-    """What is no zip was written before PyTorch 1.6, or is none of its files."""
+def test_the_old_format(tmp_path: Path) -> None:
+    """What begins as a pickle was written before PyTorch 1.6."""
     path = tmp_path / "x.bin"
+    path.write_bytes(b"\x80\2l\n")
+    assert_refused(path, UnsupportedModel, "older than PyTorch 1.6")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 0.95])
+def test_truncated(tmp_path: Path, share: float) -> None:
+    """A file that was cut anywhere is damaged, and not taken for one of another version."""
+    path = write_torch(tmp_path / "x.bin", {"a": ROWS})
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    assert_refused(path, CorruptFile, "fetch the model again")
+
+
+def test_encrypted(tmp_path: Path) -> None:
+    """An archive that wants a password is refused."""
+    path = write_torch(tmp_path / "x.bin", {"a": ROWS})
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\1\2") + 8] |= 1
     path.write_bytes(content)
-    assert_refused(path, UnsupportedModel, "no zip of torch.save")
+    assert_refused(path, CorruptFile, "encrypted")
 
 
 def test_something_else(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from checkpoints import write_json
 from encoders import FAMILIES, write_encoder
 from vecmill.engine.base import Batch, load_engine
 from vecmill.errors import CorruptFile
-from vecmill.model.spec import AFTER_PADDING, read_spec
+from vecmill.model.limits import AFTER_PADDING
+from vecmill.model.spec import read_spec
 from vecmill.model.tokenizer import Tokenizer
 
 

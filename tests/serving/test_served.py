@@ -16,7 +16,8 @@ from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import InputTooLong, InvalidRequest
 from vecmill.model.spec import ModelSpec
-from vecmill.serving.served import INLINE_CHARS, ServedModel
+from vecmill.serving.prepared import INLINE_CHARS
+from vecmill.serving.served import ServedModel
 
 LONG = "the cat sat on the mat " * 20
 

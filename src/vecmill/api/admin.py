@@ -35,6 +35,8 @@ class ModelCard(msgspec.Struct):
     max_inputs: int
     vocab_size: int
     architecture: str
+    task: str
+    outputs: list[str]
     pooling: list[str]
     normalized: bool
     prompts: list[str]
@@ -152,7 +154,8 @@ CAPABILITIES = {"dense": "embed", "scores": "classify", "sparse": "sparse", "mul
 
 
 def _card(info: ModelInfo) -> ModelCard:
-    capabilities = [CAPABILITIES[output] for output in info.outputs] + ["rerank"] * (len(info.labels) == 1)
+    ranks = len(info.labels) == 1 or info.task == "multi"
+    capabilities = [CAPABILITIES[output] for output in info.outputs] + ["rerank"] * ranks
     stats = Queue(info.waiting_tokens / info.max_queue_tokens, info.waiting_inputs, 0, info.max_batch_tokens)
     return ModelCard(
         id=info.model,
@@ -162,6 +165,8 @@ def _card(info: ModelInfo) -> ModelCard:
         max_inputs=info.max_inputs,
         vocab_size=info.vocab_size,
         architecture=info.family,
+        task=info.task,
+        outputs=list(info.outputs),
         pooling=list(info.pooling),
         normalized=info.normalized,
         prompts=list(info.prompts),

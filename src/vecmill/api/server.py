@@ -143,7 +143,7 @@ def banner(url: str, models: list[ServedModel]) -> str:
         spec = model.spec
         facts = [f"{spec.dims} dimensions" if spec.dims else TASKS[spec.task], f"up to {spec.max_tokens} tokens"]
         facts += [f"labels {', '.join(spec.scores.labels)}"] if spec.task == "classify" and spec.scores else []
-        facts += ["+".join(spec.pooling)] if spec.dims else []
+        facts += ["+".join(spec.pooling)] if spec.pooling else []
         facts += ["normalized"] if spec.normalized else []
         lines.append(f"  {model.name}: {', '.join([*facts, model.precision])}")
     path, fields = EXAMPLES[models[0].spec.task]
@@ -152,7 +152,13 @@ def banner(url: str, models: list[ServedModel]) -> str:
     return "\n".join(lines)
 
 
-TASKS = {"embed": "vectors", "rerank": "a reranker", "classify": "a classifier", "sparse": "sparse vectors"}
+TASKS = {
+    "embed": "vectors",
+    "rerank": "a reranker",
+    "classify": "a classifier",
+    "sparse": "sparse vectors",
+    "multi": "vectors of tokens",
+}
 """Task in words."""
 
 EXAMPLES = {
@@ -160,6 +166,7 @@ EXAMPLES = {
     "rerank": ("/v1/rerank", '"query": "hello", "documents": ["hello world", "goodbye"]'),
     "classify": ("/classify", '"input": ["hello world"]'),
     "sparse": ("/embed_sparse", '"inputs": "hello world"'),
+    "multi": ("/embed_all", '"inputs": "hello world"'),
 }
 """Task to a first request."""
 

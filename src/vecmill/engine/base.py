@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,13 +148,18 @@ ENGINES = {
     "onnx": "vecmill.engine.onnx:OnnxEngine",
     "exported": "vecmill.engine.exported:ExportedEngine",
     "static": "vecmill.engine.static:StaticEngine",
+    "torch": "vecmill.engine.pytorch:TorchEngine",
     "fake": "vecmill.engine.fake:FakeEngine",
 }
 """Name to module:class, imported on first use. `fake` is for tests."""
 
 
+TORCH = ("torch", "transformers")
+"""What the torch engine needs, which only vecmill[torch] installs."""
+
+
 def choose(spec: ModelSpec) -> str:
-    """The engine for a checkpoint: a table, our graph of its weights, or else the ONNX file that came with it.
+    """The engine for a checkpoint: a table, our graph of its weights, the ONNX file that came with it, or else torch.
 
     Raises:
         UnsupportedModel: No engine can run it; the message says what could be run.
@@ -169,14 +175,24 @@ def choose(spec: ModelSpec) -> str:
         return "exported"
     if known:
         return "onnx"  # whose error says which file is missing
+    if all(find_spec(library) for library in TORCH):
+        return "torch"
     supported = ", ".join(sorted(FAMILIES))
     raise UnsupportedModel(
-        f"{spec.folder}: architecture {spec.family!r} is not supported yet; supported: {supported}, "
-        "and any other with an ONNX file of its own (onnx/model.onnx), which is not there"
+        f"{spec.folder}: architecture {spec.family!r} has no graph here; those that have: {supported}. Any other "
+        "needs an ONNX file of its own (onnx/model.onnx), which is not there, or PyTorch: pip install 'vecmill[torch]'"
     )
 
 
-def load_engine(name: str, spec: ModelSpec, *, threads: int = 0, precision: str = "float32") -> Engine:
+def load_engine(
+    name: str,
+    spec: ModelSpec,
+    *,
+    threads: int = 0,
+    precision: str = "float32",
+    device: str = "auto",
+    keep: tuple[Path, int] | None = None,
+) -> Engine:
     """Load a model into the engine of that name.
 
     Args:
@@ -184,10 +200,18 @@ def load_engine(name: str, spec: ModelSpec, *, threads: int = 0, precision: str 
         spec: The model.
         threads: Threads to compute with; 0 means as many as this process may use.
         precision: What the weights are kept in.
+        device: Where the torch engine computes.
+        keep: Where the onnx engine keeps quantised weights, and most bytes of them; None keeps none.
+
+    Raises:
+        LoadError: The model cannot be loaded, or what the engine needs is not installed.
     """
+    if name == "torch" and not all(find_spec(library) for library in TORCH):
+        raise UnsupportedModel("the torch engine needs PyTorch and transformers: pip install 'vecmill[torch]'")
     module, attribute = ENGINES[name].split(":")
     create: Callable[..., Engine] = getattr(import_module(module), attribute)
-    return create(spec, threads=threads or usable_cpus(), precision=precision)
+    own: dict[str, dict[str, Any]] = {"torch": {"device": device}, "onnx": {"keep": keep}}
+    return create(spec, threads=threads or usable_cpus(), precision=precision, **own.get(name, {}))
 
 
 def usable_cpus(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -1,6 +1,9 @@
 """ONNX Runtime on a compiled graph: the CPU engine."""
 
+import ctypes
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +15,12 @@ from vecmill.core import Output, Sparse
 from vecmill.engine.base import Batch, Column, Engine, Ids
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
+from vecmill.graph.kept import kept
 from vecmill.graph.ops import INPUT, MARKS, Compiled
+from vecmill.graph.quantize import PRECISIONS
 from vecmill.graph.splade import weigh
 from vecmill.model.spec import ModelSpec
-from vecmill.model.tasks import Mark, Splade
+from vecmill.model.tasks import Mark, Splade, TokenWeights
 
 SPIN_US = 50
 """How long an idle compute thread busy-waits: enough for the gaps inside a pass, too short to starve the event loop.
@@ -47,25 +52,33 @@ class OnnxEngine(Engine):
         spec: The model.
         threads: Threads to compute with.
         precision: One of `vecmill.graph.quantize.PRECISIONS`.
+        keep: Where quantised weights are kept for the next start, and most bytes of them; None keeps none.
 
     Raises:
+        UnsupportedModel: There is no such precision.
         LoadError: As `vecmill.graph.build.build`; CorruptFile also when the session refuses the weights.
     """
 
-    def __init__(self, spec: ModelSpec, *, threads: int, precision: str = "float32") -> None:
+    def __init__(
+        self, spec: ModelSpec, *, threads: int, precision: str = "float32", keep: tuple[Path, int] | None = None
+    ) -> None:
+        if precision not in PRECISIONS:
+            has = ", ".join(PRECISIONS)
+            raise UnsupportedModel(f"{spec.folder}: the onnx engine has no precision {precision!r}; it has: {has}")
         self._spec = spec
         self._threads = threads
         self._precision = precision
+        self._keep = keep if precision != "float32" else None
         self._sessions: dict[tuple[Output, ...], ort.InferenceSession] = {}
-        self.weight_bytes = self._open(spec.outputs[:1])
+        self.weight_bytes = self._open(spec.native)
 
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output. Outputs that were never asked for have their graph built on the first call."""
         wanted = tuple(outputs)
-        if wanted not in self._sessions:
+        if not any(set(wanted) <= set(given) for given in self._sessions):
             self._refuse_others(wanted)
             self.weight_bytes += self._open(wanted)
-        summed = self._spec.sparse is not None and self._spec.sparse.pooling == "sum"
+        summed = isinstance(self._spec.sparse, Splade) and self._spec.sparse.pooling == "sum"
         return batch.by_length(partial(self._run_singly if summed else self._run_equal, wanted))
 
     def close(self) -> None:
@@ -74,9 +87,14 @@ class OnnxEngine(Engine):
 
     def _open(self, outputs: tuple[Output, ...]) -> int:
         """Build the graph of these outputs; the bytes of its weights."""
-        compiled = build(self._spec, self._precision, outputs)
+        make = partial(build, self._spec, self._precision, outputs)
+        asked = (self._precision, *outputs)
+        compiled = kept(*self._keep, self._spec, asked, make) if self._keep else make()
         self._sessions[outputs] = open_session(compiled, self._threads, self._spec.folder)
-        return sum(array.nbytes for array in compiled.weights.values())
+        size = sum(array.nbytes for array in compiled.weights.values())
+        del compiled, make
+        give_back()
+        return size
 
     def _refuse_others(self, outputs: tuple[Output, ...]) -> None:
         others = [output for output in outputs if output not in self._spec.outputs]
@@ -88,9 +106,11 @@ class OnnxEngine(Engine):
         feeds = {INPUT: ids}
         if self._spec.mark:
             feeds[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks
-        columns = self._sessions[outputs].run(list(outputs), feeds, run_options(ids))
+        given = next(given for given in self._sessions if set(outputs) <= set(given))
+        options = run_options(ids, part=given != outputs)
+        columns = self._sessions[given].run(list(outputs), feeds, options)
         return [
-            self._sparse(column) if output == "sparse" else column
+            self._sparse(column, ids) if output == "sparse" else column
             for output, column in zip(outputs, columns, strict=True)
         ]
 
@@ -99,28 +119,38 @@ class OnnxEngine(Engine):
         parts = [self._run_equal(outputs, row[None], marks) for row in ids]
         return [[value for column in columns for value in column] for columns in zip(*parts, strict=True)]
 
-    def _sparse(self, rows: NDArray[np.float32]) -> list[Sparse]:
-        """Rows [rows, vocabulary] without their zeros."""
-        settings = self._spec.sparse or Splade()
-        entries = [np.flatnonzero(row) for row in rows]
-        return [
-            Sparse(some.astype(np.int32), weigh(row[some], settings)) for some, row in zip(entries, rows, strict=True)
-        ]
+    def _sparse(self, rows: NDArray[np.float32], ids: Ids) -> list[Sparse]:
+        """Rows [rows, vocabulary] without their zeros; or the largest weight of each token of [rows, length]."""
+        settings = self._spec.sparse
+        if isinstance(settings, TokenWeights):
+            return [Sparse.of_tokens(row, tokens, settings.ignored) for row, tokens in zip(rows, ids, strict=True)]
+        found = [Sparse.of_row(row) for row in rows]
+        return [replace(one, values=weigh(one.values, settings or Splade())) for one in found]
+
+
+def give_back() -> None:
+    """Return to the system what was freed: packing weights leaves the C library with holes as large as the weights."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def unmarked(mark: Mark, ids: Ids) -> Ids:
-    """The marks of rows [rows, length] that have no prompt and no second text, int32 [rows]."""
-    return np.full(len(ids), ids.shape[1] if mark == "second" else 0, dtype=np.int32)
+    """The marks of rows [rows, length] that have no prompt, no second text and nothing unseen, int32 [rows]."""
+    return np.full(len(ids), 0 if mark == "prompt" else ids.shape[1], dtype=np.int32)
 
 
-def run_options(ids: NDArray[np.int32]) -> ort.RunOptions | None:
-    """How to run ids [rows, length]: a run beyond `LARGE_SCORES` gives its memory back."""
+def run_options(ids: NDArray[np.int32], *, part: bool = False) -> ort.RunOptions | None:
+    """How to run ids [rows, length]: a run beyond `LARGE_SCORES` gives memory back; a `part` of a graph runs alone."""
     rows, length = ids.shape
-    if rows * length * length < LARGE_SCORES:
+    large = rows * length * length >= LARGE_SCORES
+    if not large and not part:
         return None
-    thrifty = ort.RunOptions()
-    thrifty.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-    return thrifty
+    options = ort.RunOptions()
+    options.only_execute_path_to_fetches = part
+    if large:
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return options
 
 
 def open_session(model: Compiled | Path, threads: int, place: Path) -> ort.InferenceSession:

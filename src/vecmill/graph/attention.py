@@ -1,6 +1,7 @@
 """Self-attention in the variants that families need, and what goes into it: rotary tables, biases, groups of heads.
 
-All rows of a batch have one length, so there is no padding and no padding mask. A bias is float32 [1, heads or 1,
+All rows of a batch have one length, so there is no padding and no padding mask; only where a graph knows of tokens that
+are not seen (`Mark`) it says how many are. A bias is float32 [1, heads or 1,
 length, length] and is added to the scores.
 """
 
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.graph.ops import FUSED, INPUT, Graph, linear, rms_norm
+from vecmill.graph.ops import FUSED, INPUT, MARKS, Graph, linear, rms_norm
 
 Linear = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 """Weight [out, in] and bias [out] of a linear layer, as torch stores them."""
@@ -133,7 +134,7 @@ def one_token(graph: Graph, x: str, token: int) -> str:
 
 def score(graph: Graph, query: str, key: str, value: str, heads: Heads, *, bias: str = "") -> str:
     """softmax(Q K^T scale + bias) V, all of [rows, length, query heads x dims]."""
-    inputs = [query, key, value, *(["", "", bias] if bias else [])]
+    inputs = [query, key, value, "", _seen(graph), bias]
     causal = int(heads.causal)
     return graph.op("MultiHeadAttention", *inputs, domain=FUSED, unidirectional=causal, **_attributes(heads))
 
@@ -198,7 +199,7 @@ def _fused(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], hea
     weight = np.concatenate([weight.T for weight, _ in projections], axis=1)
     shift = np.concatenate([np.zeros(len(w), np.float32) if b is None else b for w, b in projections])
     sizes = [len(weight) for weight, _ in projections]
-    inputs = [x, graph.weight(weight), graph.weight(shift), *(["", "", bias] if bias else [])]
+    inputs = [x, graph.weight(weight), graph.weight(shift), _seen(graph), "", bias]
     attributes = {"qkv_hidden_sizes": sizes, "unidirectional": int(heads.causal), **_attributes(heads)}
     return graph.op("Attention", *inputs, domain=FUSED, **attributes)
 
@@ -242,6 +243,11 @@ def _repeat(graph: Graph, x: str, heads: Heads) -> str:
     split = graph.op("Reshape", x, graph.integers(0, 0, heads.key, 1, heads.dims))
     tiled = graph.op("Tile", split, graph.integers(1, 1, 1, times, 1))
     return graph.op("Reshape", tiled, graph.integers(0, 0, heads.query * heads.dims))
+
+
+def _seen(graph: Graph) -> str:
+    """How many tokens of each row are seen by the others, int32 [rows]; "" for all."""
+    return MARKS.name if graph.mark == "seen" else ""
 
 
 def _attributes(heads: Heads) -> dict[str, Any]:

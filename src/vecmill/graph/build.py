@@ -7,11 +7,12 @@ import msgspec
 
 from vecmill.core import Output
 from vecmill.errors import CorruptFile, UnsupportedModel
-from vecmill.graph.heads import Encoded, pooled
+from vecmill.graph.heads import Encoded, pooled, token_vectors, token_weights
 from vecmill.graph.ops import IDS, MARKS, Axes, Compiled, Graph
 from vecmill.graph.scores import pooling_of, scores
 from vecmill.graph.splade import splade
 from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import TokenWeights
 from vecmill.model.weights import read_weights
 
 FAMILIES = {
@@ -38,15 +39,22 @@ FAMILIES = {
 """Family to the module that builds it, imported on first use; `read_spec` tells the family from config.json."""
 
 
+BLIND = {"deberta-v2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3"}
+"""Families whose attention cannot leave out the tokens that queries are made longer with."""
+
 ONE_TOKEN: dict[tuple[str, ...], int] = {("cls",): 0, ("lasttoken",): -1}
 """Poolings that take one token, and which."""
 
 
+def _weights(graph: Graph, x: Encoded) -> str:
+    return token_weights(graph, x, x.spec.sparse) if isinstance(x.spec.sparse, TokenWeights) else splade(graph, x)
+
+
 HEADS: dict[Output, tuple[Callable[[Graph, Encoded], str], Callable[[ModelSpec], Axes]]] = {
     "dense": (lambda graph, x: pooled(graph, x.states, x.spec), lambda spec: ("rows", spec.dims)),
-    "multi": (lambda _graph, x: x.states, lambda _spec: ("rows", "length", "width")),
+    "multi": (token_vectors, lambda _spec: ("rows", "length", "width")),
     "scores": (scores, lambda spec: ("rows", spec.width("scores"))),
-    "sparse": (splade, lambda spec: ("rows", spec.vocab_size)),
+    "sparse": (_weights, lambda spec: ("rows", "length" if spec.dims else spec.vocab_size)),
 }
 """Output to the end of its graph, and the axes of what comes out."""
 
@@ -68,6 +76,9 @@ def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output]
     if place is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"{spec.folder}: architecture {spec.family!r} is not supported yet; supported: {known}")
+    if spec.mark == "seen" and spec.family in BLIND:
+        what = f"queries with tokens that others do not see, of {spec.family!r}"
+        raise UnsupportedModel(f"{spec.folder}: {what}, are not in the graph; --engine torch can compute them")
     family = import_module(place)
     outputs = outputs or spec.outputs[:1]
     graph = Graph(precision, _only_token(spec, outputs), spec.mark)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vecmill.errors import CorruptFile
 from vecmill.graph.activations import plain_activation
 from vecmill.graph.ops import MARKS, STATES, Compiled, Given, Graph, from_mark, length_of, linear
-from vecmill.model.spec import Dense, LayerNorm, ModelSpec, Normalize, Tail
-from vecmill.model.weights import Weights, read_weights
+from vecmill.model.spec import Dense, LayerNorm, ModelSpec, Normalize, Projection, Tail
+from vecmill.model.tasks import TokenWeights
+from vecmill.model.weights import Weights, read_torch, read_weights
 
 LENGTH_AXIS = 1
 
@@ -127,6 +129,8 @@ def tail(graph: Graph, row: str, modules: Tail) -> str:
         match module:
             case Normalize():
                 row = graph.op("LpNormalization", row, axis=-1, p=2)
+            case Projection():
+                row = project(graph, row, module)
             case LayerNorm():
                 row = layer_norm(graph, row, module)
             case Dense():
@@ -146,6 +150,35 @@ def dense(graph: Graph, row: str, module: Dense) -> str:
         return graph.op("Add", out, row)
     across = weights.array("residual.weight", module.out_features, module.in_features)
     return graph.op("Add", out, linear(graph, row, across))
+
+
+def project(graph: Graph, row: str, module: Projection) -> str:
+    """A linear layer in float32, of the size of its tensor.
+
+    Raises:
+        MissingFile: There is no such tensor.
+        CorruptFile: It is no matrix.
+    """
+    file = module.place.suffix == ".pt"
+    weights = Weights(read_torch(module.place), module.place.parent) if file else read_weights(module.place)
+    shape = weights[module.weight].shape if module.weight in weights else (0, 0)
+    if len(shape) != len(("out", "in")):
+        raise CorruptFile(f"{module.place}: {module.weight!r} has shape {list(shape)}, a matrix is needed")
+    product = graph.op("MatMul", row, graph.weight(weights.array(module.weight, *shape).T))
+    if module.bias is None:
+        return product
+    return graph.op("Add", product, graph.weight(weights.array(module.bias, shape[0])))
+
+
+def token_vectors(graph: Graph, x: Encoded) -> str:
+    """A vector for each token, [rows, length, dims]: its state, after what a late interaction does with it."""
+    return tail(graph, x.states, x.spec.late.tail) if x.spec.late else x.states
+
+
+def token_weights(graph: Graph, x: Encoded, weights: TokenWeights) -> str:
+    """A weight for each token, none below zero, [rows, length]."""
+    weighed = project(graph, x.states, Projection(weights.file, "weight", "bias"))
+    return graph.op("Squeeze", graph.op("Relu", weighed), graph.integers(-1))
 
 
 def layer_norm(graph: Graph, row: str, module: LayerNorm) -> str:

@@ -82,6 +82,8 @@ class Graph:
 
     def op(self, kind: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Attribute) -> str:
         """Emit a node and return the name of its first output."""
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]  # what is left out at the end is not written
         name = f"{kind}_{len(self._nodes)}"
         names = _outputs(name, outputs)
         self._nodes.append(helper.make_node(kind, inputs, names, name=name, domain=domain, **attributes))  # type: ignore[arg-type]  # the stub knows no attributes
@@ -210,10 +212,10 @@ def length_of(graph: Graph, x: str) -> str:
     return graph.op("Shape", x, start=1, end=2)
 
 
-def from_mark(graph: Graph, x: str = INPUT) -> str:
+def from_mark(graph: Graph, x: str = INPUT, mark: str = MARKS.name) -> str:
     """Whether a token is at its row's mark or after it, bool [rows, length]; of `x` only the length counts."""
     places = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length_of(graph, x)), graph.scalar(1))
-    marks = graph.op("Unsqueeze", graph.op("Cast", MARKS.name, to=TensorProto.INT64), graph.integers(1))
+    marks = graph.op("Unsqueeze", graph.op("Cast", mark, to=TensorProto.INT64), graph.integers(1))
     return graph.op("GreaterOrEqual", places, marks)
 
 

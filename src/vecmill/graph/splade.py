@@ -101,7 +101,7 @@ def splade(graph: Graph, x: Encoded) -> str:
         MissingFile: A tensor is absent.
         CorruptFile: A tensor has another shape.
     """
-    settings = x.spec.sparse or Splade()
+    settings = x.spec.sparse if isinstance(x.spec.sparse, Splade) else Splade()
     logits = graph.op("Relu", _logits(graph, x))
     if settings.pooling == "max":
         return graph.op("ReduceMax", logits, graph.integers(LENGTH_AXIS), keepdims=0)

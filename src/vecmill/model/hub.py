@@ -39,6 +39,8 @@ _SERVED = re.compile(
 )
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 """PyTorch's own files, taken where there are no safetensors."""
+_M3 = "colbert_linear.pt"
+"""What tells BGE-M3, whose own library is the only one that fetches it."""
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 
 
@@ -130,10 +132,11 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _has_tensors(folder: Path) -> bool:
-    whole = (_WEIGHTS, _TABLE, _PICKLED[0])
-    return any((folder / file).is_file() for file in whole) or any(
-        _has_shards(folder, index) for index in (_INDEX, _PICKLED[1])
-    )
+    return _has_safetensors(folder) or (folder / _PICKLED[0]).is_file() or _has_shards(folder, _PICKLED[1])
+
+
+def _has_safetensors(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in (_WEIGHTS, _TABLE)) or _has_shards(folder, _INDEX)
 
 
 def _has_shards(folder: Path, index: str) -> bool:
@@ -148,9 +151,13 @@ def _is_settled(wanted: HubId, snapshot: Snapshot) -> bool:
     """Whether modules.json and safetensors are there, or known not to exist.
 
     Programs that want no pooling cache the transformer alone. Taken for the whole it would give wrong vectors. Others
-    cache the ONNX file alone.
+    cache the ONNX file alone, or of BGE-M3, which has no safetensors, the encoder alone.
     """
-    names = ["modules.json"] if _has_tensors(snapshot.folder) else ["modules.json", _WEIGHTS]
+    names = ["modules.json"]
+    if not _has_tensors(snapshot.folder):
+        names.append(_WEIGHTS)
+    elif not _has_safetensors(snapshot.folder):
+        names.append(_M3)
     places = [(snapshot.folder / name, _absence(wanted, snapshot.commit, name)) for name in names]
     return all(file.is_file() or absence.is_file() for file, absence in places)
 
@@ -279,7 +286,7 @@ def _download_file(model: str, file: str, commit: str) -> None:
 
 def _seal(wanted: HubId, listing: Listing) -> None:
     """Let the next start find the snapshot. Only now does the revision's name move to it, so that none is half."""
-    for name in {"modules.json", _WEIGHTS} - set(listing.sizes):
+    for name in {"modules.json", _WEIGHTS, _M3} - set(listing.sizes):
         absence = _absence(wanted, listing.commit, name)
         absence.parent.mkdir(parents=True, exist_ok=True)
         absence.touch()

@@ -21,6 +21,12 @@ OLD_POOLING_KEYS = {
 """The flags of files written before sentence-transformers 5, in the order in which they concatenate."""
 
 
+KNOWN = ("sentence_transformers.", "pylate.models.")
+"""Where classes of modules come from that are known by their names."""
+
+ROW, TOKENS = "sentence_embedding", "token_embeddings"
+"""What a module works on: the pooled row, or the states of tokens."""
+
 FIRST = ("Transformer", "StaticEmbedding", "MLMTransformer")
 """Modules that a chain can begin with."""
 
@@ -50,7 +56,22 @@ class Normalize:
     """Rows divided by their L2 norm."""
 
 
-Module = Dense | LayerNorm | Normalize
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A linear layer whose size is that of its tensor.
+
+    Attributes:
+        place: A file of PyTorch, or a folder of weights.
+        weight: Name of the tensor [out, in].
+        bias: Name of the tensor [out]; None for none.
+    """
+
+    place: Path
+    weight: str
+    bias: str | None = None
+
+
+Module = Dense | LayerNorm | Normalize | Projection
 Tail = tuple[Module, ...]
 
 
@@ -70,7 +91,7 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
     except (TypeError, KeyError) as error:
         raise CorruptFile(f"{path}: every module needs a type and a path") from error
     for kind, place in named:
-        if not kind.startswith("sentence_transformers."):
+        if not kind.startswith(KNOWN):
             raise UnsupportedModel(f"{path}: module {kind!r} is code that vecmill does not know")
         if Path(place).is_absolute() or ".." in Path(place).parts:
             raise CorruptFile(f"{path}: the path {place!r} of module {kind!r} leaves the folder")
@@ -110,8 +131,14 @@ def read_pooling(
     return modes, bool(settings.get("include_prompt", True)), rest
 
 
-def read_tail(folder: Path, kind: str, place: str) -> Module:
-    """A module after the pooling.
+def read_tail(folder: Path, kind: str, place: str, given: str = ROW) -> Module:
+    """A module after the pooling, or on the states of tokens.
+
+    Args:
+        folder: The checkpoint.
+        kind: Its class.
+        place: Its folder.
+        given: What it works on, `ROW` or `TOKENS`.
 
     Raises:
         MissingFile: Its config.json or a key is absent.
@@ -119,27 +146,27 @@ def read_tail(folder: Path, kind: str, place: str) -> Module:
     """
     if kind == "Normalize":
         path = folder / place / "config.json"
-        _check_names(path, read_json(path, optional=True))
+        _check_names(path, read_json(path, optional=True), given)
         return Normalize()
     if kind == "Dense":
-        return _read_dense(folder / place)
+        return _read_dense(folder / place, given)
     if kind == "LayerNorm":
         return LayerNorm(folder / place, positive(read_json(folder / place / "config.json"), "dimension", folder))
     supported = "Transformer, Pooling, Dense, LayerNorm, Normalize"
     raise UnsupportedModel(f"{folder}: module {kind!r} is not supported; supported: {supported}")
 
 
-def _check_names(path: Path, settings: dict[str, Any]) -> None:
-    """A module works on the pooled row, not on token states or a row of another name."""
+def _check_names(path: Path, settings: dict[str, Any], given: str) -> None:
+    """A module works on what is given to it, not on something of another name."""
     for key in ("module_input_name", "module_output_name"):
-        if settings.get(key) not in (None, "sentence_embedding"):
-            raise UnsupportedModel(f"{path}: {key} = {settings[key]!r} is not supported; supported: sentence_embedding")
+        if settings.get(key) not in (None, given):
+            raise UnsupportedModel(f"{path}: {key} = {settings[key]!r} is not supported; supported: {given}")
 
 
-def _read_dense(folder: Path) -> Dense:
+def _read_dense(folder: Path, given: str) -> Dense:
     path = folder / "config.json"
     settings = read_json(path)
-    _check_names(path, settings)
+    _check_names(path, settings, given)
     activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     if not activation.startswith("torch."):
         raise UnsupportedModel(f"{path}: activation_function {activation!r} is code that vecmill does not know")

@@ -13,21 +13,46 @@ from typing import Any
 from vecmill.core import Output
 from vecmill.errors import CorruptFile, MissingFile
 from vecmill.model.jsonfile import positive, read_first, read_json
-from vecmill.model.modules import POOLINGS, Dense, LayerNorm, Normalize, Tail, read_modules, read_pooling, read_tail
+from vecmill.model.late import DOCUMENT, Late, read_late, read_m3
+from vecmill.model.limits import first_position, max_tokens, side_limits
+from vecmill.model.modules import (
+    POOLINGS,
+    Dense,
+    LayerNorm,
+    Normalize,
+    Projection,
+    Tail,
+    read_modules,
+    read_pooling,
+    read_tail,
+)
 from vecmill.model.static import STATIC, find_static, read_limit, read_table
 from vecmill.model.tasks import (
     Classifier,
     Mark,
     Splade,
     Task,
+    TokenWeights,
     YesNo,
     detect,
     has_types,
     read_scores,
     read_splade,
+    read_token_weights,
 )
 
-__all__ = ["POOLINGS", "Dense", "LayerNorm", "ModelSpec", "Normalize", "Tail", "read_json", "read_spec", "unscaled"]
+__all__ = [
+    "POOLINGS",
+    "Dense",
+    "LayerNorm",
+    "ModelSpec",
+    "Normalize",
+    "Projection",
+    "Tail",
+    "read_json",
+    "read_spec",
+    "unscaled",
+]
 
 IMPLIED_PROMPTS = ("query", "document")
 """Prompts that sentence-transformers knows without being told, empty by default."""
@@ -42,17 +67,9 @@ TRANSFORMER_CONFIGS = (
     "sentence_xlnet_config.json",
 )
 
-WIDTHS = ("hidden_size", "dim", "n_embd")
-"""What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed n_embd."""
-
-POSITIONS = ("max_position_embeddings", "max_trained_positions", "n_positions")
-"""What config.json calls the number of positions. The original nomic-embed turns beyond those it was trained with."""
-
-AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""Families that number positions from the padding's id + 1, as fairseq does: earlier rows of the table are unused."""
-
-FAIRSEQ_PADDING = 1
-"""The padding's id where config.json gives none."""
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
+"""What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed
+n_embd, T5 d_model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +92,8 @@ class ModelSpec:
         skips_unknown: Unknown tokens are left out, as model2vec does.
         task: What it was trained for, one of `TASKS`.
         scores: How a classifier or reranker scores.
-        sparse: How a sparse encoder weighs vocabulary entries.
+        sparse: How vocabulary entries are weighed.
+        late: How tokens become vectors of their own.
         mark: A place in each input that the graph wants to know; None where it wants none.
     """
 
@@ -95,7 +113,8 @@ class ModelSpec:
     skips_unknown: bool = False
     task: Task = "embed"
     scores: Classifier | YesNo | None = None
-    sparse: Splade | None = None
+    sparse: Splade | TokenWeights | None = None
+    late: Late | None = None
     mark: Mark | None = None
 
     @property
@@ -105,9 +124,14 @@ class ModelSpec:
             "dense": self.dims > 0,
             "scores": self.scores is not None,
             "sparse": self.sparse is not None,
-            "multi": self.dims > 0 and self.family != STATIC,
+            "multi": self.late is not None or (self.dims > 0 and self.family != STATIC),
         }
         return tuple(output for output, given in rows.items() if given)
+
+    @property
+    def native(self) -> tuple[Output, ...]:
+        """What it gives in one pass: all that it was trained for."""
+        return self.outputs if self.late and self.dims else self.outputs[:1]
 
     def width(self, output: Output) -> int:
         """Numbers of a value of an output; 0 where they differ."""
@@ -150,8 +174,8 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
         family=_family(config, transformer),
         config=config,
         vocab_size=positive(config, "vocab_size", transformer),
-        max_tokens=_max_tokens(config, settings, transformer),
-        first_position=_first_position(config, transformer),
+        max_tokens=max_tokens(config, settings, transformer),
+        first_position=first_position(config, transformer),
         lowercase=bool(settings.get("do_lower_case")),
         prompts=_prompts(prompts, folder),
         default_prompt=prompts.get("default_prompt_name"),
@@ -171,6 +195,8 @@ def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
         tail=tail,
         dims=_dims(spec.folder, numbers * len(pooling), tail),
         mark=None if include_prompt or not any(spec.prompts.values()) else "prompt",
+        sparse=read_token_weights(spec.folder, spec.transformer),
+        late=read_m3(spec.folder),
     )
 
 
@@ -185,11 +211,25 @@ def _weigher(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
     return replace(spec, sparse=read_splade(spec.folder, modules))
 
 
+def _interactor(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
+    late = read_late(spec.folder, spec.config, modules, read_first(spec.transformer, TRANSFORMER_CONFIGS))
+    late = replace(late, limits=side_limits(late, spec.max_tokens, spec.config, spec.transformer))
+    return replace(
+        spec,
+        late=late,
+        max_tokens=max(late.limits.values()),
+        prompts=late.prompts,
+        default_prompt=DOCUMENT,
+        mark="seen" if late.unseen else None,
+    )
+
+
 HEADS: dict[Task, Callable[[ModelSpec, list[tuple[str, str]]], ModelSpec]] = {
     "embed": _embedder,
     "classify": _scorer,
     "rerank": _scorer,
     "sparse": _weigher,
+    "multi": _interactor,
 }
 """Task to what the checkpoint says of its head."""
 
@@ -241,41 +281,6 @@ def _family(config: dict[str, Any], folder: Path) -> str:
         raise MissingFile(f"{folder / 'config.json'}: no model_type")
     # Jina's own code goes by BERT's name.
     return "jina_bert" if (family, config.get("position_embedding_type")) == ("bert", "alibi") else family
-
-
-def _max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) -> int:
-    """The limit that the model states, never beyond the positions that it has.
-
-    sentence-transformers believes `max_seq_length` even beyond the position table, and then fails on long inputs.
-    """
-    tokenizer = read_json(folder / "tokenizer_config.json", optional=True)
-    stated = settings.get("max_seq_length") or tokenizer.get("model_max_length")
-    limits = [limit for limit in (stated, _positions(config, folder)) if isinstance(limit, int) and limit > 0]
-    if not limits:
-        raise MissingFile(f"{folder}: no maximum length (max_seq_length, model_max_length or max_position_embeddings)")
-    return min(limits)
-
-
-def _first_position(config: dict[str, Any], folder: Path) -> int:
-    """Where positions start: at 0, or after the padding's id."""
-    if config.get("model_type") not in AFTER_PADDING:
-        return 0
-    padding = config.get("pad_token_id", FAIRSEQ_PADDING)
-    if not isinstance(padding, int) or padding < 0:
-        raise CorruptFile(f"{folder / 'config.json'}: pad_token_id is {padding!r}, a number is needed")
-    return padding + 1
-
-
-def _positions(config: dict[str, Any], folder: Path) -> int:
-    """How many positions there are; 0 where config.json does not say."""
-    rows = next((config[name] for name in POSITIONS if name in config), 0)
-    first = _first_position(config, folder)
-    if not isinstance(rows, int) or rows <= 0:
-        return 0
-    if rows <= first:
-        path = folder / "config.json"
-        raise CorruptFile(f"{path}: max_position_embeddings = {rows} leaves no position, as the first is {first}")
-    return rows - first
 
 
 def _prompts(settings: dict[str, Any], folder: Path) -> dict[str, str]:

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.model.jsonfile import read_json
+from vecmill.model.late import LIBRARIES, MASK, STANFORD
 
-Task = Literal["embed", "classify", "rerank", "sparse"]
-TASKS: tuple[Task, ...] = ("embed", "classify", "rerank", "sparse")
+Task = Literal["embed", "classify", "rerank", "sparse", "multi"]
+TASKS: tuple[Task, ...] = ("embed", "classify", "rerank", "sparse", "multi")
 
-Mark = Literal["second", "prompt"]
+Mark = Literal["second", "prompt", "seen"]
 """A place in each input that a graph wants to know: where the second text begins, whose tokens have another type; where
-the prompt ends, which the pooling leaves out."""
+the prompt ends, which the pooling leaves out; where the tokens end that others see."""
 
 CLASSIFIER = "ForSequenceClassification"
 LANGUAGE_MODEL = "ForCausalLM"
@@ -87,6 +88,19 @@ class Splade:
     twice: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TokenWeights:
+    """Weights of an input's own tokens, the largest of each (BGE-M3, arXiv 2402.03216).
+
+    Attributes:
+        file: A file of PyTorch with the linear layer that weighs a state.
+        ignored: Ids of special tokens, which have no weight.
+    """
+
+    file: Path
+    ignored: frozenset[int]
+
+
 QWEN3 = Template(
     head="<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n',
@@ -96,6 +110,9 @@ QWEN3 = Template(
 )
 """How Qwen3-Reranker is asked (its model card)."""
 
+TRAINED = {"SentenceTransformer", "CrossEncoder", "SparseEncoder", "None"}
+"""`model_type` of a library that the chain of modules says as well."""
+
 BARE = {"Transformer", "MLMTransformer"}
 """Modules that say nothing of a task."""
 
@@ -104,6 +121,7 @@ Evidence = Callable[[str, str, frozenset[str], int], bool]
 """Whether files speak for a task, by the name, the architecture, the kinds of modules and the number of labels."""
 
 EVIDENCE: tuple[tuple[Task, Evidence], ...] = (
+    ("multi", lambda _name, made, kinds, _labels: bool(kinds & {MASK, *LIBRARIES}) or made == STANFORD),
     ("sparse", lambda _name, _made, kinds, _labels: "SpladePooling" in kinds),
     ("rerank", lambda _name, _made, kinds, _labels: "LogitScore" in kinds),
     ("embed", lambda _name, _made, kinds, _labels: bool(kinds - BARE)),
@@ -123,6 +141,7 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
         UnsupportedModel: It was trained for something that vecmill does not answer.
     """
     architecture = _architecture(config)
+    library = str(read_json(folder / "config_sentence_transformers.json", optional=True).get("model_type"))
     kinds = frozenset(kind for kind, _ in modules)
     for ending, what in UNANSWERED.items():
         if kinds <= BARE and architecture.endswith(ending):
@@ -130,7 +149,7 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
             raise UnsupportedModel(f"{folder}: {architecture} is {what}; served are: {tasks}")
     name = "/".join(folder.parts[-3:]).lower()  # a hub's cache names the model two folders up
     count = len(labels(config, folder)) if architecture.endswith(CLASSIFIER) else 0
-    return next(task for task, holds in EVIDENCE if holds(name, architecture, kinds, count))
+    return next(task for task, holds in EVIDENCE if holds(name, architecture, kinds | {library} - TRAINED, count))
 
 
 def labels(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
@@ -191,6 +210,18 @@ def read_splade(folder: Path, modules: Modules) -> Splade:
     if pooling not in {"max", "sum"} or activation not in {"relu", "log1p_relu"}:
         raise UnsupportedModel(f"{folder}: SPLADE with {pooling!r} and {activation!r} is not supported")
     return Splade(pooling, twice=activation == "log1p_relu")
+
+
+def read_token_weights(folder: Path, transformer: Path) -> TokenWeights | None:
+    """How BGE-M3 weighs tokens; None where it is another model."""
+    file = folder / "sparse_linear.pt"
+    if not file.is_file():
+        return None
+    special = read_json(transformer / "tokenizer.json").get("added_tokens") or []
+    return TokenWeights(file, frozenset(int(token["id"]) for token in special if token["content"] in SPECIAL))
+
+
+SPECIAL = {"<s>", "</s>", "<pad>", "<unk>"}
 
 
 def has_types(family: str, config: dict[str, Any], folder: Path) -> bool:

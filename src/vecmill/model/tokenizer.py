@@ -1,23 +1,25 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.core import Pair
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.model.late import SIDES
 from vecmill.model.pairs import PairFrame
+from vecmill.model.sides import Sides
 from vecmill.model.spec import ModelSpec, read_json
 from vecmill.model.static import STATIC
 from vecmill.model.tasks import Template, YesNo
 from vecmill.model.tokenizer_class import apply_class, class_name, token_text
+from vecmill.model.tokens import OWN, Cut, Tokens
 
 CHARS_PER_TOKEN = 24
 """Much longer texts are first cut to this many characters a token of the limit: 10 MB need no reading to keep 256."""
@@ -27,39 +29,6 @@ BREAKS = (" ", "\n", "\t", "\r", "\u3000")
 
 WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 """Classes that are read from vocab.txt where there is no tokenizer.json."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """One input ready for the engine.
-
-    Attributes:
-        ids: int32 [length], special tokens included.
-        truncated: Whether it was cut to the limit.
-        mark: The place that the model's graph wants to know, as `ModelSpec.mark` says; 0 where it wants none.
-    """
-
-    ids: NDArray[np.int32]
-    truncated: bool
-    mark: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How a caller wishes long inputs to be cut, where the model's own way is not wanted.
-
-    Attributes:
-        side: The end that is cut off, "left" or "right"; None is the model's own.
-        max_tokens: Most tokens, special tokens included; None is the model's own.
-        second_tokens: Of a pair most tokens of the second text; None is all that fit.
-    """
-
-    side: str | None = None
-    max_tokens: int | None = None
-    second_tokens: int | None = None
-
-
-OWN = Cut()
 
 
 class Tokenizer:
@@ -86,8 +55,11 @@ class Tokenizer:
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
         self._framed = len(self._head) + len(self._tail)
         self._room = spec.max_tokens - self._framed
-        if self._room < 1:
-            raise CorruptFile(f"{spec.folder}: a limit of {spec.max_tokens} tokens leaves no room for text")
+        settings = _read_settings(spec.transformer) if spec.late else {}
+        self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
+        least = min(map(self.limit, SIDES))
+        if least <= self._framed:
+            raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
         self._check_vocabulary(spec)
 
     @property
@@ -95,17 +67,37 @@ class Tokenizer:
         """Tokens that leave room for something of a text, and of both texts of a pair."""
         return max(self._framed + 1, self._pairs.size + 2 if self._pairs else 0)
 
-    def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN) -> list[Tokens]:
-        """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name."""
-        prefixed = [prompt + text for text in texts] if prompt else texts
-        end = self._end_of(prompt)
-        return [self._fit(ids, end, cut) for ids in self._bare_ids(prefixed, keeps_end=self._cuts_left(cut))]
+    def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN, side: str | None = None) -> list[Tokens]:
+        """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
 
-    def encode_ids(self, arrays: list[list[int]], prompt: str = "", cut: Cut = OWN) -> list[Tokens]:
+        Args:
+            texts: What to read.
+            prompt: What goes before each.
+            cut: How long ones are cut.
+            side: Whether they are queries or documents, where the model tells them apart.
+        """
+        prefixed = [prompt + text for text in texts] if prompt else texts
+        bare = self._bare_ids(prefixed, keeps_end=self._cuts_left(cut))
+        return self._between(bare, prompt, cut, side)
+
+    def encode_ids(
+        self, arrays: list[list[int]], prompt: str = "", cut: Cut = OWN, side: str | None = None
+    ) -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
-        end = self._end_of(prompt)
-        return [self._fit(before + self._bare(ids), end, cut) for ids in arrays]
+        return self._between([before + self._bare(ids) for ids in arrays], prompt, cut, side)
+
+    def limit(self, side: str | None = None) -> int:
+        """Most tokens of an input, special tokens included; of a side, where the model tells them apart."""
+        own = self._sides.limit(side) if self._sides else None
+        return min(self.max_tokens, own or self.max_tokens)
+
+    def _between(self, texts: list[list[int]], prompt: str, cut: Cut, side: str | None) -> list[Tokens]:
+        """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
+        end, own = self._end_of(prompt), self.limit(side)
+        cut = replace(cut, max_tokens=min(own, cut.max_tokens or own))
+        fitted = [self._fit(ids, end, cut) for ids in texts]
+        return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
     def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.

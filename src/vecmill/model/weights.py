@@ -132,7 +132,7 @@ def read_weights(folder: Path) -> Weights:
     """
     tensors: dict[str, Tensor] = {}
     for path in _files(folder):
-        tensors |= _read_file(path) if path.suffix == ".safetensors" else read_torch(path)
+        tensors |= read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
     return Weights(tensors, folder)
 
 
@@ -177,7 +177,12 @@ def _shards(index: Path) -> list[Path]:
     return shards
 
 
-def _read_file(path: Path) -> dict[str, Tensor]:
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, mapped.
+
+    Raises:
+        CorruptFile: It is truncated or its header makes no sense.
+    """
     size = path.stat().st_size
     if size < 8:
         raise CorruptFile(f"{path}: {size} bytes is no safetensors file; {_AGAIN}")

@@ -113,10 +113,11 @@ def fetch(wheel: WheelId, settings: FetchSettings, say: Callable[[str], None]) -
 def _place(wheel: WheelId, settings: FetchSettings) -> Path:
     name = re.sub(r"[-_.]+", "-", wheel.dist).lower()
     mark = f"-{hashlib.sha256(wheel.subdirectory.encode()).hexdigest()[:8]}" if wheel.subdirectory else ""
-    return _cache(settings) / "wheels" / f"{name}-{wheel.version}{mark}"
+    return cache_folder(settings) / "wheels" / f"{name}-{wheel.version}{mark}"
 
 
-def _cache(settings: FetchSettings) -> Path:
+def cache_folder(settings: FetchSettings) -> Path:
+    """Where vecmill keeps what it makes, by settings and environment."""
     chosen = settings.cache or os.environ.get(_CACHE_VARIABLE)
     return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "vecmill")).expanduser()
 

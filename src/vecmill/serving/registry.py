@@ -13,6 +13,7 @@ from vecmill.errors import BadSettings, ModelLoading, RequestError, UnknownModel
 from vecmill.model.source import parse, resolve
 from vecmill.model.spec import read_spec, unscaled
 from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.wheel import cache_folder
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
@@ -108,7 +109,11 @@ def load(
     kind = choose(spec) if settings.engine == "auto" else settings.engine
     if kind != "static":  # a table has no attention
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
-    engine = load_engine(kind, unscaled(spec), threads=settings.threads, precision=precision)
+    room = settings.kept_weights_mb * 1_000_000
+    keep = (cache_folder(settings) / "weights", room) if room else None
+    engine = load_engine(
+        kind, unscaled(spec), threads=settings.threads, precision=precision, device=settings.device, keep=keep
+    )
     revision = checkpoint.revision
     model = ServedModel(
         parse(reference).name, spec, engine, settings, events, revision=revision, precision=precision, kind=kind

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,26 +15,18 @@ from vecmill.config import Settings
 from vecmill.core import Input, Options, Output, Pair, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, Engine, usable_cpus
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
+from vecmill.model.late import SIDES
 from vecmill.model.spec import ModelSpec
-from vecmill.model.tokenizer import Cut, Tokenizer, Tokens
+from vecmill.model.tokenizer import Tokenizer
+from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
+from vecmill.serving import maxsim
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, vectors
+from vecmill.serving.prepared import Prepared, is_small, kept
 from vecmill.serving.runner import Job, Runner
 
 Made = TypeVar("Made")
-
-INLINE_CHARS = 2000
-"""Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request ready for the queue."""
-
-    tokens: list[Tokens]
-    vocabulary: str | None
-    seconds: float
 
 
 class ServedModel:
@@ -88,9 +80,12 @@ class ServedModel:
         Raises:
             RequestError: As `prepare`, `Runner.submit` and `finish`, and what befell the engine.
         """
+        if self._by_maxsim(request):
+            queries, documents = maxsim.split(request)
+            return maxsim.join(request, *await asyncio.gather(self.submit(queries), self.submit(documents)))
         started = time.perf_counter()
         request = self._meant(request)
-        if _small(request):
+        if is_small(request):
             prepared = self.prepare(request)
         else:
             prepared = await self.aside(partial(self.prepare, request))
@@ -104,6 +99,9 @@ class ServedModel:
         Raises:
             RequestError: As `submit`.
         """
+        if self._by_maxsim(request):
+            queries, documents = maxsim.split(request)
+            return maxsim.join(request, self.compute(queries), self.compute(documents))
         started = time.perf_counter()
         request = self._meant(request)
         prepared = self.prepare(request)
@@ -128,13 +126,18 @@ class ServedModel:
         tokens, vocabulary = self._tokenize(request, prompt)
         self._refuse_unknown(tokens)
         if not request.options.truncate:
-            self._refuse_long(tokens, request.options.max_tokens)
+            own = self.tokenizer.limit(self._side(request.options))
+            self._refuse_long(tokens, own, request.options.max_tokens)
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
 
     def close(self) -> None:
         """Stop the threads and give the memory back."""
         self.runner.close()
         self._tokenizing.shutdown()
+
+    def _by_maxsim(self, request: Request) -> bool:
+        """Whether scores are asked of a model that has vectors of tokens instead."""
+        return request.ranks and self.spec.late is not None and self.spec.scores is None
 
     def _queue(self, request: Request, prepared: Prepared) -> Job:
         marks = [tokens.mark for tokens in prepared.tokens] if self.spec.mark else None
@@ -184,7 +187,7 @@ class ServedModel:
         if options.role and not options.prompt_name:
             return next((prompts[name] for name in options.role if name in prompts), "")
         name = options.prompt_name or self.spec.default_prompt
-        if name is None:
+        if name is None or (self.spec.late is not None and name in SIDES and name not in prompts):
             return ""
         if name not in prompts:
             known = ", ".join(sorted(prompts)) or "none"
@@ -201,7 +204,9 @@ class ServedModel:
         done: dict[int, Tokens] = {}
         vocabulary = None
         if texts:
-            done |= zip(texts, self.tokenizer.encode(list(texts.values()), prompt, cut), strict=True)
+            done |= zip(
+                texts, self.tokenizer.encode(list(texts.values()), prompt, cut, self._side(options)), strict=True
+            )
         if pairs:
             done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
         if arrays:
@@ -212,6 +217,7 @@ class ServedModel:
     def _tokenize_ids(
         self, arrays: list[list[int]], options: Options, prompt: str, cut: Cut
     ) -> tuple[list[Tokens], str | None]:
+        side = self._side(options)
         reading = read_token_ids(
             arrays,
             self.tokenizer.native,
@@ -219,8 +225,13 @@ class ServedModel:
             likely_tiktoken=options.likely_tiktoken,
         )
         if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt, cut), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt, cut), reading.vocabulary
+            return self.tokenizer.encode_ids(arrays, prompt, cut, side), reading.vocabulary
+        return self.tokenizer.encode(reading.texts, prompt, cut, side), reading.vocabulary
+
+    def _side(self, options: Options) -> str | None:
+        """Whether inputs are queries or documents, where the model tells them apart."""
+        named = (options.prompt_name, *options.role, self.spec.default_prompt)
+        return next((name for name in named if name in SIDES), None)
 
     def _tokenize_pairs(self, pairs: list[Pair], options: Options, cut: Cut) -> list[Tokens]:
         if self.spec.scores is None:
@@ -234,8 +245,7 @@ class ServedModel:
                 message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
                 raise InvalidRequest(message, param="input")
 
-    def _refuse_long(self, tokens: list[Tokens], max_tokens: int | None) -> None:
-        own = self.spec.max_tokens
+    def _refuse_long(self, tokens: list[Tokens], own: int, max_tokens: int | None) -> None:
         limit, whose = (max_tokens, "this request") if max_tokens and max_tokens < own else (own, self.name)
         for number, one in enumerate(tokens):
             if one.truncated:
@@ -259,7 +269,7 @@ class ServedModel:
             model=self.name,
             rows=rows,
             sparse=given.get("sparse", []),
-            multi=given.get("multi", []),
+            multi=kept(given.get("multi", []), prepared.tokens),
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
@@ -280,14 +290,3 @@ class ServedModel:
 
     def _meant(self, request: Request) -> Request:
         return request if request.outputs else replace(request, outputs=self.spec.outputs[:1])
-
-
-def _small(request: Request) -> bool:
-    return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
-
-
-def _chars(one: Input) -> int:
-    """Characters to tokenise; ids count as many, because whose they are takes time to tell."""
-    if isinstance(one, Pair):
-        return len(one.first) + len(one.second)
-    return len(one) if isinstance(one, str) else INLINE_CHARS + 1

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vecmill.graph.attention import Rotary, attention, window_bias
+from vecmill.graph.attention import INT32, Rotary, attention, window_bias
 from vecmill.graph.families.bert import Size
 from vecmill.graph.gated import Layer, Sizes, gated, layer_norm, norm
-from vecmill.graph.ops import Graph, embedding, linear
+from vecmill.graph.ops import MARKS, Graph, embedding, from_mark, linear
 from vecmill.graph.rope import Rope, rotary
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
@@ -72,17 +72,31 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
 
 
 class Sight(NamedTuple):
-    """How layers of a kind see: how positions turn, and what hides tokens that are too far away."""
+    """How layers of a kind see: how positions turn, what hides tokens that are too far away, and who sees any at all.
+
+    `sighted` is 1.0 for a token that sees another, float32 [rows, length, 1]; "" where all do.
+    """
 
     rotary: Rotary
     bias: str
+    sighted: str
 
 
 def sight(graph: Graph, x: str, spec: ModelSpec, config: Config, kind: str) -> Sight:
     """What layers of a kind share."""
     theta = config.global_rope_theta if kind == GLOBAL else config.local_rope_theta
     turn = rotary(graph, spec, config.heads.dims, theta, (config.rope_parameters or {}).get(kind))
-    return Sight(turn, "" if kind == GLOBAL else window_bias(graph, x, config.local_attention // 2))
+    if kind == GLOBAL:
+        return Sight(turn, "", "")
+    reach = config.local_attention // 2
+    return Sight(turn, window_bias(graph, x, reach), sighted(graph, x, reach) if graph.mark == "seen" else "")
+
+
+def sighted(graph: Graph, x: str, reach: int) -> str:
+    """Whether a token sees any: not one that is more than `reach` after the last that is seen. Torch gives it zero."""
+    nearest = graph.op("Add", MARKS.name, graph.op("Cast", graph.scalar(reach), to=INT32))
+    blind = graph.op("Unsqueeze", from_mark(graph, x, nearest), graph.integers(-1))
+    return graph.op("Where", blind, graph.number(0.0), graph.number(1.0))
 
 
 def attend(graph: Graph, x: str, config: Config, tensors: Layer, sees: Sight) -> str:
@@ -90,6 +104,8 @@ def attend(graph: Graph, x: str, config: Config, tensors: Layer, sees: Sight) ->
     width = config.hidden_size
     query, key, value = tensors.split(("attn.Wqkv",), 3, width, bias=config.attention_bias)
     context = attention(graph, x, (query, key, value), config.heads, rotary=sees.rotary, bias=sees.bias)
+    if sees.sighted:
+        context = graph.op("Mul", context, sees.sighted)
     return linear(graph, context, *tensors.linear("attn.Wo", width, width, bias=config.attention_bias))
 
 
