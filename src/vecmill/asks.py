@@ -108,7 +108,7 @@ class ModelInfo:
     Attributes:
         model: Served name.
         created: When it was loaded, Unix seconds.
-        task: "embed", "classify", "rerank" or "sparse".
+        task: "embed", "classify", "rerank", "sparse" or "multi".
         outputs: What it can be asked for.
         dims: Numbers of a vector; 0 where it gives none.
         labels: Of a classifier or reranker.

@@ -71,8 +71,9 @@ class Options:
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
         max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
         second_tokens: Of a pair most tokens of the second text; None is all that fit.
-        normalize: Scale vectors to length 1; None and False leave them as the model gives them.
-        dimensions: Keep that many leading numbers and normalise again; None keeps all.
+        normalize: Scale vectors to length 1; False gives them as they were before the model's own Normalize, if it has
+            one; None is the model's own way, and scales shortened ones.
+        dimensions: Keep that many leading numbers; None keeps all.
         token_vocabulary: One of `TOKEN_VOCABULARIES`; None is the server's setting.
         likely_tiktoken: The client is of a kind that tokenises with tiktoken; breaks a tie, nothing more.
         raw_scores: Scores as the network gives them; False makes them probabilities.

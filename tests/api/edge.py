@@ -10,18 +10,22 @@ import httpx
 from vecmill.api.app import build
 from vecmill.config import Settings
 from vecmill.engine.fake import FakeEngine
+from vecmill.model.late import Late
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tasks import Classifier, Splade
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
+NO_VECTORS: dict[str, Any] = {"pooling": (), "tail": (), "dims": 0}
 KINDS: dict[str, dict[str, Any]] = {
     "tiny": {},
-    "judge": {"task": "rerank", "scores": Classifier(("relevance",), "sigmoid"), "pooling": (), "tail": (), "dims": 0},
-    "moods": {"task": "classify", "scores": Classifier(("bad", "fair", "good"), "softmax"), "pooling": (), "dims": 0},
-    "words": {"task": "sparse", "sparse": Splade("max", twice=False), "pooling": (), "tail": (), "dims": 0},
+    "judge": {"task": "rerank", "scores": Classifier(("relevance",), "sigmoid"), **NO_VECTORS},
+    "moods": {"task": "classify", "scores": Classifier(("bad", "fair", "good"), "softmax"), **NO_VECTORS},
+    "late": {"task": "multi", "late": Late(tail=(), prompts={}, markers=(), limits={}), **NO_VECTORS},
+    "words": {"task": "sparse", "sparse": Splade("max", twice=False), **NO_VECTORS},
 }
-"""Served names, and what is other than in the tiny embedding model: a reranker, a classifier and a sparse encoder."""
+"""Served names, and what is other than in the tiny embedding model: a reranker, a classifier, a
+late-interaction model and a sparse encoder."""
 
 
 def fakes(spec: ModelSpec, *names: str) -> list[tuple[FakeEngine, str]]:

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from edge import EMBEDDINGS, client_to
+from edge import EMBEDDINGS, client_to, fakes
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import Serve, client_of
 from vecmill.engine.fake import FakeEngine
+from vecmill.model.spec import ModelSpec
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
@@ -52,6 +53,20 @@ async def test_a_request_moves_the_counts(two: httpx.AsyncClient) -> None:
     assert page["vecmill_failed_batches_total", model] == 0
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "tokenize"))] == 1
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "compute"))] == 1
+
+
+async def test_every_kind_of_answer_is_counted(serve: Serve, tiny_spec: ModelSpec, events: Events) -> None:
+    """Scores count as vectors do, and of several requests in one each counts, under the route that was meant."""
+    async with client_of([serve(*one) for one in fakes(tiny_spec, "judge", "tiny")], events) as client:
+        await client.post("/rerank", json={"query": "a", "texts": ["b", "c"], "model": "judge"})
+        instances = [{"inputs": "a", "model": "tiny"}, {"inputs": ["a", "b"], "model": "tiny"}]
+        await client.post("/vertex", json={"instances": instances})
+        page = await numbers(client)
+    assert page["vecmill_inputs_total", (("model", "judge"),)] == 2
+    assert page["vecmill_tokens_total", (("model", "judge"),)] == 10
+    assert page["vecmill_requests_total", (("model", "judge"), ("route", "/tei/rerank"), ("status", "200"))] == 1
+    assert page["vecmill_inputs_total", (("model", "tiny"),)] == 3
+    assert page["vecmill_requests_total", (("model", "tiny"), ("route", "/vertex"), ("status", "200"))] == 1
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,17 @@ async def two(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator[h
         yield one
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/models"])
-async def test_models_are_listed(two: httpx.AsyncClient, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "owner"), [("/v1/models", "vecmill"), ("/models", "infinity"), ("/infinity/models", "infinity")]
+)
+async def test_models_are_listed(two: httpx.AsyncClient, path: str, owner: str) -> None:
     """The list holds every model in the order given, with OpenAI's fields and what clients need to know."""
     reply = await two.get(path)
     assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
     answer = reply.json()
     created = [card.pop("created") for card in answer["data"]]
-    assert answer == {"object": "list", "data": [{"id": "org/one", **CARD}, {"id": "two", **CARD}]}
+    card = CARD | {"owned_by": owner}
+    assert answer == {"object": "list", "data": [{"id": "org/one", **card}, {"id": "two", **card}]}
     assert [type(one) for one in created] == [int, int]
 
 

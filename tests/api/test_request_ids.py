@@ -72,7 +72,7 @@ async def test_the_unexpected_has_it(
 ) -> None:
     """Even an error that nobody foresaw carries the id."""
     model = serve(fake)
-    monkeypatch.setattr(model, "tokenizer", None)
+    monkeypatch.setattr(model, "prepare", None)
     async with client_of([model], events) as client:
         reply = await client.post(EMBEDDINGS, json={"input": "hello"}, headers={"x-request-id": "mine"})
     assert (reply.status_code, reply.headers["x-request-id"]) == (500, "mine")

@@ -66,6 +66,12 @@ def test_cohere_is_known_by_its_sdk() -> None:
     assert chosen("/v1/rerank", body, {"x-fern-sdk-name": "cohere"}) == "Cohere"
 
 
+def test_mistral_is_known_by_its_sdk() -> None:
+    """So is Mistral's, which cannot read an answer without an id."""
+    headers = {"user-agent": "mistral-client-python/3.7.0"}
+    assert chosen("/v1/embeddings", {"input": ["a"], "model": "m"}, headers) == "Mistral"
+
+
 def test_one_takes_the_rest() -> None:
     """On a shared path exactly one dialect takes what no other knows, and it is asked last."""
     for (path, _), choices in SHARED.items():

@@ -5,27 +5,27 @@ import pytest
 
 from vecmill.core import Sparse
 from vecmill.errors import InvalidRequest
-from vecmill.serving.finish import ACTIVATIONS, scaled, shorten, sound
+from vecmill.serving.finish import ACTIVATIONS, scaled, sound, vectors
 
 
 def test_without_wishes_rows_stay_as_they_are() -> None:
     """No dimensions, no change, not even a copy."""
     rows = np.ones((2, 4), dtype=np.float32)
-    assert shorten(rows, None) is rows
-    assert shorten(rows, 4) is rows
+    assert vectors(rows, None, scale=False) is rows
+    assert vectors(rows, 4, scale=False) is rows
 
 
 def test_fewer_dimensions_are_normalised_again() -> None:
     """The leading numbers are kept and scaled to length 1."""
     rows = np.array([[3, 4, 12], [0, 2, 5]], dtype=np.float32)
-    assert shorten(rows, 2).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0.0, 1.0]]
+    assert vectors(rows, 2, scale=True).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0.0, 1.0]]
 
 
 def test_a_row_of_zeros_is_refused() -> None:
     """A vector whose leading numbers are all zero is an error that names it, not a zero vector."""
     rows = np.array([[1, 1, 1], [0, 0, 5]], dtype=np.float32)
     with pytest.raises(InvalidRequest, match=r"input\[1\].*first 2 numbers.*zero"):
-        shorten(rows, 2)
+        vectors(rows, 2, scale=True)
 
 
 def test_only_finite_rows_that_are_not_zero_are_vectors() -> None:
@@ -68,4 +68,15 @@ def test_every_row_is_scaled() -> None:
 def test_dimensions_without_scaling_is_a_slice() -> None:
     """Where the caller wants no scaling the leading numbers are kept as they are."""
     rows = np.array([[3, 4, 12]], dtype=np.float32)
-    assert shorten(rows, 2, scale=False).tolist() == [[3, 4]]
+    assert vectors(rows, 2, scale=False).tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize("dims", [1, 7, 16, 384, 1000])
+def test_a_scaled_row_does_not_depend_on_its_mates(dims: int) -> None:
+    """A row scaled alone has the bytes of the row scaled in a batch, odd mates or not."""
+    rows = np.random.default_rng(dims).normal(size=(33, dims)).astype(np.float32)
+    rows[5] *= np.float32(1e30)
+    together = scaled(rows)
+    assert [
+        number for number in range(33) if not np.array_equal(scaled(rows[number : number + 1])[0], together[number])
+    ] == []

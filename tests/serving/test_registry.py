@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checkpoints import CONFIG, bert_tensors, write_bert, write_modules
 from conftest import Serve
+from static_checkpoints import write_model2vec
 from vecmill.config import Settings
-from vecmill.core import Request
+from vecmill.core import Options, Request
 from vecmill.errors import BadSettings, ModelLoading, UnknownModel, UnsupportedModel
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry, load
@@ -68,3 +70,19 @@ def test_a_long_limit_is_bounded(tiny_folder: Path) -> None:
     result = model.compute(Request(model=None, inputs=["the cat sat on the mat " * 9]))
     assert (model.spec.max_tokens, result.tokens, result.truncated) == (12, [12], 1)
     model.close()
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_vectors_as_they_were_before_normalising(tmp_path: Path, static: bool) -> None:
+    """A loaded model that normalises gives length 1, and on request the vectors from before that."""
+    folder = write_model2vec(tmp_path) if static else write_modules(write_bert(tmp_path))
+    model = load(str(folder), Settings(engine="auto"), Events())
+    own, raw = (
+        model.compute(Request(model=None, inputs=["the cat", "a dog sat"], options=Options(normalize=normalize))).rows
+        for normalize in (None, False)
+    )
+    model.close()
+    lengths = np.linalg.norm(raw, axis=1)
+    assert np.abs(np.linalg.norm(own, axis=1) - 1).max() < 1e-6
+    assert np.abs(lengths - 1).min() > 1e-3
+    assert np.allclose(own, raw / lengths[:, None], atol=1e-6)

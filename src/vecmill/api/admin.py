@@ -98,7 +98,8 @@ class Admin:
             "/docs": self.docs,
             "/openapi.json": self.openapi,
             "/v1/models": self.models,
-            "/models": self.models,
+            "/models": self.models_as_infinity,
+            "/infinity/models": self.models_as_infinity,
             "/v1/models/{name:path}": self.model,
             "/models/{name:path}": self.model,
         }
@@ -107,6 +108,13 @@ class Admin:
     async def models(self, _: Request) -> Response:
         """List the loaded models."""
         return _json(ModelList([_card(describe(model)) for model in self._registry]))
+
+    async def models_as_infinity(self, _: Request) -> Response:
+        """The same under Infinity's name, because its client takes no other."""
+        cards = [_card(describe(model)) for model in self._registry]
+        for card in cards:
+            card.owned_by = "infinity"
+        return _json(ModelList(cards))
 
     async def model(self, request: Request) -> Response:
         """Describe one model; ids hold slashes."""
@@ -146,7 +154,8 @@ CAPABILITIES = {"dense": "embed", "scores": "classify", "sparse": "sparse", "mul
 
 
 def _card(info: ModelInfo) -> ModelCard:
-    capabilities = [CAPABILITIES[output] for output in info.outputs] + ["rerank"] * (len(info.labels) == 1)
+    ranks = len(info.labels) == 1 or info.task == "multi"
+    capabilities = [CAPABILITIES[output] for output in info.outputs] + ["rerank"] * ranks
     stats = Queue(info.waiting_tokens / info.max_queue_tokens, info.waiting_inputs, 0, info.max_batch_tokens)
     return ModelCard(
         id=info.model,
@@ -177,7 +186,8 @@ PAGES = {
     "/ping": Page("As /", media_type="text/plain"),
     "/v1/models": Page("The served models", ModelList),
     "/v1/models/{name}": Page("One served model", ModelCard),
-    "/models": Page("As /v1/models", ModelList),
+    "/models": Page("As /v1/models, owned by infinity, as Infinity's clients want it", ModelList),
+    "/infinity/models": Page("As /models", ModelList),
     "/models/{name}": Page("As /v1/models/{name}", ModelCard),
     "/health": Page("Whether the process can do its work; 503 where it cannot", Health),
     "/ready": Page("Whether every model answers and new work is welcome; 503 where not", Readiness),

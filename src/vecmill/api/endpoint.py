@@ -98,8 +98,10 @@ class Endpoint:
         with incoming.watch():
             result = await answer(ask, self._registry)
         headers = route.headers(body, result)
+        parts = result if isinstance(result, list) else [result]
+        trace.results = [part for part in parts if isinstance(part, Result)]
+        trace.model = trace.model or next((part.model for part in trace.results), "")
         if isinstance(result, Result):
-            trace.result = result
             headers = _result_headers(result) | headers
         content = await self._render(route, body, result)
         return Response(content, media_type="application/json", headers=headers)

@@ -141,13 +141,34 @@ def banner(url: str, models: list[ServedModel]) -> str:
     lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)", ""]
     for model in models:
         spec = model.spec
-        facts = [f"{spec.dims} dimensions" if spec.dims else spec.task, f"up to {spec.max_tokens} tokens"]
+        facts = [f"{spec.dims} dimensions" if spec.dims else TASKS[spec.task], f"up to {spec.max_tokens} tokens"]
+        facts += [f"labels {', '.join(spec.scores.labels)}"] if spec.task == "classify" and spec.scores else []
         facts += ["+".join(spec.pooling)] if spec.pooling else []
         facts += ["normalized"] if spec.normalized else []
         lines.append(f"  {model.name}: {', '.join([*facts, model.precision])}")
-    body = f'{{"model": "{models[0].name}", "input": "hello world"}}'
-    lines += ["", f"  curl {url}/v1/embeddings -H 'content-type: application/json' -d '{body}'", ""]
+    path, fields = EXAMPLES[models[0].spec.task]
+    body = f'{{"model": "{models[0].name}", {fields}}}'
+    lines += ["", f"  curl {url}{path} -H 'content-type: application/json' -d '{body}'", ""]
     return "\n".join(lines)
+
+
+TASKS = {
+    "embed": "vectors",
+    "rerank": "a reranker",
+    "classify": "a classifier",
+    "sparse": "sparse vectors",
+    "multi": "vectors of tokens",
+}
+"""Task in words."""
+
+EXAMPLES = {
+    "embed": ("/v1/embeddings", '"input": "hello world"'),
+    "rerank": ("/v1/rerank", '"query": "hello", "documents": ["hello world", "goodbye"]'),
+    "classify": ("/classify", '"input": ["hello world"]'),
+    "sparse": ("/embed_sparse", '"inputs": "hello world"'),
+    "multi": ("/embed_all", '"inputs": "hello world"'),
+}
+"""Task to a first request."""
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,26 +20,26 @@ class Trace:
         request_id: The caller's x-request-id, or one of ours.
         route: Canonical path of the route; "" where none was found.
         model: Served name; "" where the request named none that is served.
-        result: The answer, if there is one.
+        results: The answers with numbers; none where there is none, several where one request held several.
     """
 
     request_id: str
     route: str = ""
     model: str = ""
-    result: Result | None = None
+    results: list[Result] = field(default_factory=list)
 
     def done(self, status: int) -> RequestDone:
         """The event of a request answered with this status."""
-        if self.result is None:
+        if not self.results:
             return RequestDone(self.model, self.route, status)
         return RequestDone(
             self.model,
             self.route,
             status,
-            inputs=len(self.result.tokens),
-            tokens=sum(self.result.tokens),
-            truncated=self.result.truncated,
-            timings=self.result.timings,
+            inputs=sum(len(one.tokens) for one in self.results),
+            tokens=sum(sum(one.tokens) for one in self.results),
+            truncated=sum(one.truncated for one in self.results),
+            timings=max((one.timings for one in self.results), key=lambda timings: timings.total_s),
         )
 
 

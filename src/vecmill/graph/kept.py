@@ -79,7 +79,8 @@ def kept(
 def _key(spec: ModelSpec, asked: tuple[str, ...]) -> str:
     files = [(str(path.relative_to(spec.folder)), path.stat()) for path in sorted(spec.folder.rglob("*"))]
     facts = [
-        *(FORMAT, __version__, largest_weight(), *asked, spec.task, spec.max_tokens, str(spec.folder.resolve())),
+        *(FORMAT, __version__, largest_weight(), *asked, spec.task, spec.max_tokens, spec.normalized),
+        str(spec.folder.resolve()),
         *([name, one.st_size, one.st_ino, one.st_mtime_ns, one.st_ctime_ns] for name, one in files),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40]

@@ -41,7 +41,18 @@ from vecmill.model.tasks import (
     read_token_weights,
 )
 
-__all__ = ["POOLINGS", "Dense", "LayerNorm", "ModelSpec", "Normalize", "Projection", "Tail", "read_json", "read_spec"]
+__all__ = [
+    "POOLINGS",
+    "Dense",
+    "LayerNorm",
+    "ModelSpec",
+    "Normalize",
+    "Projection",
+    "Tail",
+    "read_json",
+    "read_spec",
+    "unscaled",
+]
 
 IMPLIED_PROMPTS = ("query", "document")
 """Prompts that sentence-transformers knows without being told, empty by default."""
@@ -131,6 +142,11 @@ class ModelSpec:
     def normalized(self) -> bool:
         """Whether the model itself returns rows of length 1."""
         return bool(self.tail) and isinstance(self.tail[-1], Normalize)
+
+
+def unscaled(spec: ModelSpec) -> ModelSpec:
+    """The model without its last Normalize: whoever serves it scales its vectors where a request wants that."""
+    return replace(spec, tail=spec.tail[:-1]) if spec.normalized else spec
 
 
 def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:

@@ -87,8 +87,8 @@ async def _one(ask: One, model: ServedModel) -> Answer:
 
 
 async def _tokenize(model: ServedModel, ask: TokenizeRequest) -> Tokenized:
-    model.check_inputs(ask.texts)
-    prompt = model.prompt(Options(prompt_name=ask.prompt_name))
+    model.prepare.check_inputs(ask.texts)
+    prompt = model.prepare.prompt(Options(prompt_name=ask.prompt_name))
     texts = [prompt + text for text in ask.texts]
 
     def work() -> list[list[Piece]]:
@@ -98,7 +98,7 @@ async def _tokenize(model: ServedModel, ask: TokenizeRequest) -> Tokenized:
 
 
 async def _detokenize(model: ServedModel, ask: DetokenizeRequest) -> Detokenized:
-    model.check_inputs(ask.arrays)
+    model.prepare.check_inputs(ask.arrays)
     spell = partial(spelled, model.tokenizer, skip_special=ask.skip_special)
     return Detokenized(model=model.name, texts=await model.aside(lambda: [spell(ids) for ids in ask.arrays]))
 

@@ -12,33 +12,41 @@ from vecmill.errors import InvalidRequest
 Floats = NDArray[np.float32]
 
 
-def shorten(rows: Floats, dimensions: int | None, *, scale: bool = True) -> Floats:
-    """The leading numbers of each row, scaled to length 1 (Matryoshka, arXiv 2205.13147; OpenAI's `dimensions`).
+def vectors(rows: Floats, dimensions: int | None, *, scale: bool) -> Floats:
+    """The leading numbers of each row (Matryoshka, arXiv 2205.13147; OpenAI's `dimensions`), at length 1 where wished.
 
     Args:
-        rows: [inputs, dims].
-        dimensions: How many; None and all of them change nothing.
-        scale: Whether what is left is scaled.
+        rows: [inputs, dims], as the model gives them before it would normalise.
+        dimensions: How many; None is all.
+        scale: Whether they are scaled.
 
     Raises:
         InvalidRequest: What is left of a row is no vector.
     """
-    if dimensions is None or dimensions == rows.shape[1]:
-        return rows
-    kept = np.ascontiguousarray(rows[:, :dimensions])
-    shortened = scaled(kept) if scale else kept
-    lost = np.flatnonzero(~sound("dense", shortened))
-    if len(lost):
-        message = f"input[{lost[0]}]: the first {dimensions} numbers of its vector are all zero; ask for more"
-        raise InvalidRequest(message, param="dimensions")
-    return shortened
+    if dimensions is not None and dimensions != rows.shape[1]:
+        rows = np.ascontiguousarray(rows[:, :dimensions])
+        lost = np.flatnonzero(~sound("dense", rows))
+        if len(lost):
+            message = f"input[{lost[0]}]: the first {dimensions} numbers of its vector are all zero; ask for more"
+            raise InvalidRequest(message, param="dimensions")
+    return scaled(rows) if scale else rows
 
 
 def scaled(rows: Floats) -> Floats:
-    """Each row at length 1; a row of zeros stays one. In float64, where no square of a float32 is lost."""
-    wide = rows.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return (wide / np.where(norms > 0, norms, 1)).astype(np.float32)
+    """Each row at length 1, also where its squares are too large or too small for float32; a row of zeros stays one."""
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    odd = ~((norms > SAFE_NORM) & np.isfinite(norms))
+    result: Floats = (rows / np.where(odd, np.float32(1), norms)).astype(np.float32, copy=False)
+    if odd.any():
+        wide = rows[odd[:, 0]].astype(np.float64)
+        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+        result[odd[:, 0]] = wide / np.where(lengths > 0, lengths, 1)
+    return result
+
+
+SAFE_NORM = 1e-15
+"""Below it the squares of float32 numbers lose digits."""
 
 
 def sigmoid(scores: Floats) -> Floats:

@@ -15,7 +15,7 @@ from vecmill.core import Pair, Request
 from vecmill.engine.base import Batch, Engine, choose, load_engine
 from vecmill.errors import BadSettings, LoadError, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
-from vecmill.model.spec import ModelSpec, read_spec
+from vecmill.model.spec import ModelSpec, read_spec, unscaled
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.wheel import cache_folder
 from vecmill.serving.cost import CostModel, calibrate
@@ -119,7 +119,13 @@ def load(
     room = settings.kept_weights_mb * 1_000_000
     keep = (cache_folder(settings) / "weights", room) if room else None
     renew = partial(
-        load_engine, kind, spec, threads=settings.threads, precision=precision, device=settings.device, keep=keep
+        load_engine,
+        kind,
+        unscaled(spec),
+        threads=settings.threads,
+        precision=precision,
+        device=settings.device,
+        keep=keep,
     )
     engine = renew()
     model = ServedModel(

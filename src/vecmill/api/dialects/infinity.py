@@ -127,7 +127,7 @@ class InfinityError(msgspec.Struct, omit_defaults=True):
 
 
 def parse_embeddings(body: InfinityEmbeddingsBody, _: Headers) -> Request:
-    """Vectors; leading numbers are taken as they are, without scaling them again.
+    """Vectors of length 1.
 
     Raises:
         InvalidRequest: The modality is no text.
@@ -137,13 +137,24 @@ def parse_embeddings(body: InfinityEmbeddingsBody, _: Headers) -> Request:
     return Request(
         model=_model(body.model),
         inputs=texts(body.input),
-        options=Options(dimensions=body.dimensions or body.output_dimension or None, normalize=False),
+        options=Options(normalize=True),
     )
 
 
 def render_embeddings(body: InfinityEmbeddingsBody, result: Result) -> bytes:
-    """The vectors, each encoded as asked."""
-    rows = encoded(result.rows, encoding=body.encoding_format)
+    """The vectors, each encoded as asked; leading numbers are taken as they are, without scaling them again.
+
+    Raises:
+        InvalidRequest: There are not so many, or they are all zero.
+    """
+    dims, wanted = result.rows.shape[1], body.dimensions or body.output_dimension or 0
+    if not 0 <= wanted <= dims:
+        message = f"dimensions is {wanted}; {result.model} allows 1 to {dims}, and 0 for all"
+        raise errors.InvalidRequest(message, param="dimensions")
+    kept = result.rows[:, : wanted or dims]
+    if not kept.any(axis=1).all():
+        raise errors.InvalidRequest(f"the first {wanted} numbers of a vector are all zero", param="dimensions")
+    rows = encoded(kept, encoding=body.encoding_format)
     data = [InfinityEmbedding(number, row) for number, row in enumerate(rows)]
     return msgspec.json.encode(InfinityEmbeddingsAnswer(data=data, **_common(result)))
 

@@ -84,9 +84,10 @@ def render_error(error: errors.VecmillError) -> ErrorReply:
 SERVER_ERRORS = 500
 
 
-def is_mistral(keys: Keys, _: Headers) -> bool:
-    """Whether a body for /v1/embeddings is Mistral's."""
-    return bool({"output_dimension", "output_dtype"} & keys.keys())
+def is_mistral(keys: Keys, headers: Headers) -> bool:
+    """Whether a body for /v1/embeddings is Mistral's: by its keys, or because its SDK says so, which wants an id."""
+    by_sdk = "mistral" in headers.get("user-agent", "")
+    return by_sdk or bool({"output_dimension", "output_dtype"} & keys.keys())
 
 
 MISTRAL = Dialect(

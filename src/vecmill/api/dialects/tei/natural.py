@@ -37,6 +37,7 @@ def parse(body: TeiAnyBody, heads: Headers) -> Ask:
         readings={
             "embed": partial(_embed, body, heads),
             "sparse": partial(_sparse, body, heads),
+            "multi": partial(_all, body, heads),
             "classify": partial(_predict, body, heads),
             "rerank": partial(_predict, body, heads),
         },
@@ -53,6 +54,8 @@ def render(body: TeiAnyBody, result: Result) -> bytes:
         return scores.render_predict(_as(body, TeiPredictBody), result)
     if result.sparse:
         return vectors.render_sparse(body, result)
+    if result.multi:
+        return vectors.render_all(body, result)
     return vectors.render_embed(_as(body, TeiEmbedBody), result)
 
 
@@ -69,6 +72,10 @@ def render_vertex(body: TeiVertexBody, results: list[Result]) -> bytes:
 
 def _embed(body: TeiAnyBody, heads: Headers) -> Request:
     return vectors.embed(_as(body, TeiEmbedBody), heads)
+
+
+def _all(body: TeiAnyBody, heads: Headers) -> Request:
+    return vectors.embed_all(_as(body, TeiTokensBody), heads)
 
 
 def _sparse(body: TeiAnyBody, heads: Headers) -> Request:
@@ -107,7 +114,7 @@ ROUTES = (
         parse=parse,
         render=render,
         answer=list[Any],
-        summary="What the model is for: vectors, sparse vectors or scores",
+        summary="What the model is for: vectors, sparse vectors, vectors of tokens or scores",
         headers=_headers,
         inputs="inputs",
     ),

@@ -63,6 +63,7 @@ def render_info(_: object, answer: ModelInfo) -> bytes:
     kind: dict[str, dict[str, Any]] = {
         "embed": {"embedding": {"pooling": "+".join(POOLING.get(name, name) for name in answer.pooling)}},
         "sparse": {"embedding": {"pooling": "splade"}},
+        "multi": {"embedding": {"pooling": "none"}},
         "classify": {"classifier": labels},
         "rerank": {"reranker": labels},
     }

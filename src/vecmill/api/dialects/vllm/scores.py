@@ -193,6 +193,7 @@ def _compared(model: str | None, firsts: list[str], seconds: list[str], wishes: 
         readings={
             "rerank": partial(_pairs, model, firsts, seconds, wishes),
             "classify": partial(_pairs, model, firsts, seconds, wishes),
+            "multi": partial(_pairs, model, firsts, seconds, wishes),
             "embed": partial(Request, model=model, inputs=texts([*firsts, *seconds]), options=wishes),
         },
     )

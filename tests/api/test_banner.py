@@ -1,0 +1,44 @@
+"""What the command prints when it is ready."""
+
+import json
+import re
+
+import pytest
+from edge import KINDS, fakes
+
+from conftest import Serve, client_of
+from vecmill.api import server
+from vecmill.api.server import banner
+from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import TASKS
+from vecmill.serving.events import Events
+
+FACTS = {
+    "tiny": "16 dimensions, up to 40 tokens, mean, normalized, float32",
+    "judge": "a reranker, up to 40 tokens, float32",
+    "moods": "a classifier, up to 40 tokens, labels bad, fair, good, float32",
+    "late": "vectors of tokens, up to 40 tokens, float32",
+    "words": "sparse vectors, up to 40 tokens, float32",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_the_first_request_works(serve: Serve, tiny_spec: ModelSpec, events: Events, name: str) -> None:
+    """Whatever the model is for, the line to copy asks for that and is answered."""
+    models = [serve(*one) for one in fakes(tiny_spec, name)]
+    text = banner("http://test", models)
+    assert f"{name}: {FACTS[name]}" in text
+    found = re.search(r"curl (\S+) .* -d '(.*)'", text)
+    assert found
+    async with client_of(models, events) as client:
+        assert (await client.post(found[1], json=json.loads(found[2]))).status_code == 200
+
+
+def test_every_task_has_its_words() -> None:
+    """Each task of a model has a name, a first request and an answer to what the model is."""
+    assert (
+        set(server.TASKS)
+        == set(server.EXAMPLES)
+        == set(TASKS)
+        == {spec.get("task", "embed") for spec in KINDS.values()}
+    )
