@@ -5,7 +5,7 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real check format golden bench bench-engine clean
+.PHONY: help install serve test test-reference test-real check format golden bench bench-engine bench-scheduler clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ bench: $(DEV) ## Measure start, memory, installed size and latency; writes bench
 
 bench-engine: $(REFERENCE)/.installed ## Measure the graph against ONNX Runtime's fused BERT and sentence-transformers
 	$(REFERENCE)/bin/python bench/engine.py
+
+bench-scheduler: $(DEV) ## Measure what the queue itself costs
+	$(VENV)/bin/python bench/scheduler.py
 
 clean: ## Remove the virtual environments
 	rm -rf $(VENV) $(REFERENCE)

@@ -20,6 +20,7 @@ LEAST = {
     "max_inputs": 1,
     "max_input_tokens": 8,
     "max_body_bytes": 1024,
+    "drain_notice_s": 0.0,
     "drain_timeout_s": 0.0,
 }
 """The least value of each number."""
@@ -80,6 +81,8 @@ class Settings(FetchSettings):
         max_body_bytes: Most bytes of a request body.
         token_ids: How arrays of token ids are read: by evidence (auto), as the model's own (native), as OpenAI's
             cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
+        drain_notice_s: Seconds after the first SIGTERM for which connections are still taken and /ready says 503, even
+            where nothing is left to finish: for load balancers that only look now and then.
         drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
         log_level: How much is logged to standard error.
     """
@@ -101,6 +104,7 @@ class Settings(FetchSettings):
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024
     token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"
+    drain_notice_s: float = 0.0
     drain_timeout_s: float = 30.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

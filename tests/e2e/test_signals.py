@@ -43,6 +43,29 @@ def test_one_signal_finishes_what_was_accepted(tiny_folder: Path) -> None:
         assert [one.result() for one in answers] == [(200, INPUTS, "")] * 2
 
 
+def test_a_draining_server_says_so(tiny_folder: Path) -> None:
+    """While accepted work is finished, new connections see a server that is not ready and takes no new work."""
+    with busy(tiny_folder, 2) as (server, answers):
+        server.terminate()
+        server.told("draining")
+        ready = httpx.get(f"{server.url}/ready")
+        assert (ready.status_code, ready.json()["ready"]) == (503, False)
+        refused = httpx.post(f"{server.url}/v1/embeddings", json={"input": "late"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+        assert server.exit_code() == 0
+        assert [one.result() for one in answers] == [(200, INPUTS, "")] * 2
+
+
+def test_an_idle_server_gives_notice(tiny_folder: Path) -> None:
+    """A server with nothing to finish still answers for as long as it was told to."""
+    with running(tiny_folder, "--drain-notice-s", "1.0") as server:
+        server.terminate()
+        server.told("draining")
+        assert httpx.get(f"{server.url}/ready").status_code == 503
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert server.exit_code() == 0
+
+
 def test_a_second_signal_stops_at_once(tiny_folder: Path) -> None:
     """After a second SIGTERM what waits is told so, and the exit code is 1."""
     with busy(tiny_folder, 4) as (server, answers):

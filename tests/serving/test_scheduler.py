@@ -2,6 +2,7 @@
 
 import gc
 import random
+import time
 import tracemalloc
 
 import numpy as np
@@ -88,6 +89,95 @@ def test_equal_jobs_share_equally() -> None:
     order = [item.owner for batch in drain(scheduler) for item in batch]
     half = order[:40]
     assert abs(half.count(first) - half.count(second)) <= 4
+
+
+def served_cost(scheduler: Scheduler[Owner], owners: dict[int, str], turns: int) -> dict[str, float]:
+    """Tokens that each was served in so many batches; owners are known by their identity."""
+    served: dict[str, float] = dict.fromkeys(owners.values(), 0.0)
+    for _ in range(turns):
+        for item in scheduler.take():
+            served[owners[id(item.owner)]] += len(item.ids)
+    return served
+
+
+@pytest.mark.parametrize(("shares", "wanted"), [((1.0, 1.0), 1.0), ((3.0, 1.0), 3.0), ((1.0, 3.0), 1 / 3)])
+def test_tenants_share_by_their_weights(shares: tuple[float, float], wanted: float) -> None:
+    """A tenant with 64 bulk requests gets its share beside one with a single request, not 64 times as much."""
+    scheduler = Scheduler[Owner](64)
+    owners: dict[int, str] = {}
+    kept = []
+    for number in range(65):
+        name = "many" if number else "one"
+        owner = Owner()
+        kept.append(owner)
+        owners[id(owner)] = name
+        length = 16 if number else 15
+        scheduler.add(owner, rows(*[length] * (60 if number else 4000)), tenant=name, share=shares[0 if number else 1])
+    served = served_cost(scheduler, owners, 400)
+    assert served["many"] / served["one"] == pytest.approx(wanted, rel=0.1)
+
+
+def test_requests_of_a_tenant_share_by_their_weights() -> None:
+    """A request that matters twice as much is served twice as much."""
+    scheduler = Scheduler[Owner](32)
+    heavy, light = Owner(), Owner()
+    scheduler.add(heavy, rows(*[16] * 2000), weight=2.0)
+    scheduler.add(light, rows(*[15] * 2000), weight=1.0)
+    served = served_cost(scheduler, {id(heavy): "heavy", id(light): "light"}, 300)
+    assert served["heavy"] / served["light"] == pytest.approx(2, rel=0.1)
+
+
+def test_a_tenant_that_comes_back_has_no_debt_and_no_credit() -> None:
+    """Time without work counts neither for nor against a tenant."""
+    scheduler = Scheduler[Owner](16)
+    busy = Owner()
+    scheduler.add(busy, rows(*[16] * 500), tenant="busy")
+    for _ in range(100):
+        scheduler.take()
+    late = Owner()
+    scheduler.add(late, rows(*[15] * 100), tenant="late")
+    served = served_cost(scheduler, {id(busy): "busy", id(late): "late"}, 60)
+    assert served["late"] == pytest.approx(served["busy"], rel=0.15)
+
+
+def test_room_and_price_come_from_the_cost_model() -> None:
+    """Batches are as large as the model says, within the tokens; what waits is counted at its price."""
+    scheduler = Scheduler[Owner](64, room=lambda length: 2 if length == 4 else 100, price=lambda length: length / 2)
+    scheduler.add(Owner(), rows(*[4] * 5, *[16] * 5))
+    assert scheduler.waiting_cost == pytest.approx((5 * 4 + 5 * 16) / 2)
+    assert [lengths(batch) for batch in drain(scheduler)] == [[4, 4], [4, 4], [4], [16] * 4, [16]]
+    assert scheduler.waiting_cost == 0
+
+
+def test_what_is_put_back_comes_first() -> None:
+    """Items that were taken and not answered stand before the rest of their request, in their order."""
+    scheduler = Scheduler[Owner](8)
+    owner = Owner()
+    scheduler.add(owner, rows(4, 4, 4, 4))
+    taken = scheduler.take()
+    scheduler.put_back(taken)
+    assert (scheduler.waiting_items, scheduler.waiting_tokens) == (4, 16)
+    assert [item.row for batch in drain(scheduler) for item in batch] == [0, 1, 2, 3]
+    last = Owner()
+    scheduler.add(last, rows(4))
+    scheduler.put_back(scheduler.take())
+    assert [item.owner for item in scheduler.take()] == [last]
+
+
+def test_the_cost_of_an_item_does_not_grow() -> None:
+    """Adding and taking an item takes as long among 100,000 as among 1,000."""
+
+    def seconds(requests: int) -> float:
+        rng = random.Random(0)
+        works = [(Owner(), rows(*[rng.randint(4, 200) for _ in range(20)])) for _ in range(requests)]
+        scheduler = Scheduler[Owner](512)
+        started = time.process_time()
+        for owner, some in works:
+            scheduler.add(owner, some)
+        drain(scheduler)
+        return (time.process_time() - started) / (20 * requests)
+
+    assert min(seconds(5000) for _ in range(2)) < 4 * min(seconds(50) for _ in range(5))
 
 
 def test_dropped_items_do_not_come_out() -> None:

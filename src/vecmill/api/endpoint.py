@@ -93,6 +93,8 @@ class Endpoint:
         route = choice.route
         body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
+        if self._registry.draining:
+            raise ShuttingDown("the server is shutting down and takes no new work")
         if not isinstance(ask, ListRequest | Several):
             trace.model = self._registry.get(ask.model).name
         with incoming.watch():

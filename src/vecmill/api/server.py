@@ -71,6 +71,10 @@ def serve(references: list[str], settings: Settings, show: Callable[[str], None]
             return runner.run(serving.run(listener))
 
 
+POLL_S = 0.02
+"""How often a draining server looks whether it is done."""
+
+
 class Serving:
     """A server with its models while it runs."""
 
@@ -90,6 +94,7 @@ class Serving:
         self._events = events
         self._show = show
         self._failure: StartError | None = None
+        self._drain: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> bool:
         """Serve until a signal or until a model cannot be loaded; whether the drain was clean."""
@@ -99,6 +104,8 @@ class Serving:
         loading = threading.Thread(target=self._load, args=(loop, address(listener)), name="loading", daemon=True)
         loading.start()
         await self._server.serve(sockets=[listener])
+        if self._drain is not None:
+            self._drain.cancel()
         if self._failure:
             raise self._failure
         cut = bool(self._server.server_state.tasks)  # what uvicorn cancels when the time to drain is over
@@ -109,12 +116,25 @@ class Serving:
 
     def _stop(self) -> None:
         """Drain at the first signal, stop at the second."""
-        if self._server.should_exit:
-            self._server.force_exit = True
+        if self._registry.draining:
+            self._server.should_exit = self._server.force_exit = True
             return
         self._registry.draining = True
-        self._server.should_exit = True
+        self._drain = asyncio.get_running_loop().create_task(self._finish())
         log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_timeout_s)
+
+    async def _finish(self) -> None:
+        """Close the listener when what was accepted is done; until then probes see that the server is not ready."""
+        loop, settings = asyncio.get_running_loop(), self._settings
+        began = loop.time()
+        while loop.time() - began < settings.drain_timeout_s:
+            noticed = loop.time() - began >= settings.drain_notice_s
+            if noticed and not self._server.server_state.tasks:
+                break
+            await asyncio.sleep(POLL_S)
+        left = settings.drain_timeout_s - (loop.time() - began)
+        self._server.config.timeout_graceful_shutdown = max(left, POLL_S)  # type: ignore[assignment]  # as above
+        self._server.should_exit = True
 
     def _load(self, loop: asyncio.AbstractEventLoop, url: str) -> None:
         """Load the models, on a thread of its own."""

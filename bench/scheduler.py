@@ -1,0 +1,47 @@
+"""What the queue itself costs: microseconds to add and take an item, from a thousand to a million waiting.
+
+usage: scheduler.py        (`make bench-scheduler`)
+"""
+
+import json
+import random
+import time
+from pathlib import Path
+
+import machine
+import numpy as np
+
+from vecmill.serving.scheduler import Owner, Scheduler
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+INPUTS = 32
+
+
+def microseconds(items: int) -> float:
+    """To add and take one of so many items, in requests of `INPUTS` inputs of mixed lengths by 100 tenants."""
+    rng = random.Random(0)
+    lengths = [np.zeros(length, dtype=np.int32) for length in range(513)]
+    works = [(Owner(), [lengths[rng.randint(4, 512)] for _ in range(INPUTS)]) for _ in range(items // INPUTS)]
+    scheduler = Scheduler[Owner](512)
+    started = time.perf_counter()
+    for number, (owner, rows) in enumerate(works):
+        scheduler.add(owner, rows, tenant=str(number % 100))
+    while scheduler.take():
+        pass
+    return (time.perf_counter() - started) / (len(works) * INPUTS) * 1e6
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    result = {
+        "machine": machine.describe(),
+        "microseconds_an_item": {str(size): round(min(microseconds(size) for _ in range(2)), 2) for size in SIZES},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "scheduler.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
