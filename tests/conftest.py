@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -99,3 +100,9 @@ async def client(serve: Serve, events: Events) -> AsyncIterator[httpx.AsyncClien
     """A client of an application that serves the tiny model on the real engine, as "tiny"."""
     async with client_of([serve()], events) as one:
         yield one
+
+
+def distinct(count: int) -> list[str]:
+    """So many texts of 5 tokens, no two of them equal: equal ones are computed once."""
+    letters = product("abcdefghijklmnopqrstuvwxyz", repeat=3)
+    return [" ".join(next(letters)) for _ in range(count)]

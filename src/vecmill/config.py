@@ -18,6 +18,8 @@ LEAST = {
     "stall_timeout_s": 0.0,
     "max_queue_tokens": 1,
     "max_inputs": 1,
+    "result_cache_mb": 0,
+    "result_cache_ttl_s": 0.0,
     "max_input_tokens": 8,
     "max_body_bytes": 1024,
     "drain_notice_s": 0.0,
@@ -75,14 +77,17 @@ class Settings(FetchSettings):
         max_wait_s: Longest predicted time for all that waits, beyond which requests get 429 with a Retry-After.
         stall_timeout_s: Seconds after which a batch that has not come back, and should have long ago, counts as
             stalled: its engine is replaced. 0 never.
+        result_cache_mb: Most megabytes (10^6 bytes) of answers that are remembered for each model; 0 remembers none. A
+            request with `cache-control: no-store` neither reads nor writes them.
+        result_cache_ttl_s: Seconds that an answer is remembered.
         max_inputs: Most inputs of a request.
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
         max_body_bytes: Most bytes of a request body.
         token_ids: How arrays of token ids are read: by evidence (auto), as the model's own (native), as OpenAI's
             cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
-        drain_notice_s: Seconds after the first SIGTERM for which connections are still taken and /ready says 503, even
-            where nothing is left to finish: for load balancers that only look now and then.
+        drain_notice_s: Seconds after the first SIGTERM for which work is still taken while /ready says 503 already: for
+            load balancers that only look now and then.
         drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
         log_level: How much is logged to standard error.
     """
@@ -100,6 +105,8 @@ class Settings(FetchSettings):
     max_queue_tokens: int = 2_000_000
     max_wait_s: float = 300.0
     stall_timeout_s: float = 60.0
+    result_cache_mb: int = 32
+    result_cache_ttl_s: float = 3600.0
     max_inputs: int = 2048
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024

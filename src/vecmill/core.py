@@ -77,6 +77,7 @@ class Options:
         token_vocabulary: One of `TOKEN_VOCABULARIES`; None is the server's setting.
         likely_tiktoken: The client is of a kind that tokenises with tiktoken; breaks a tie, nothing more.
         raw_scores: Scores as the network gives them; False makes them probabilities.
+        no_store: Neither a remembered answer is wanted, nor that this one is remembered.
         instruction: What a reranker is told to look for, where it is a language model; None is its own default.
     """
 
@@ -91,6 +92,7 @@ class Options:
     token_vocabulary: str | None = None
     likely_tiktoken: bool = False
     raw_scores: bool = False
+    no_store: bool = False
     instruction: str | None = None
 
 
@@ -148,6 +150,7 @@ class Result:
         labels: What the columns of `scores` are called.
         tokens: Tokens that went through the model, for each input.
         truncated: How many inputs were cut to the model's limit.
+        cached: How many inputs had a remembered answer.
         token_vocabulary: How token ids were read ("native" or "cl100k_base"); None where all inputs were texts.
         timings: Where the time went.
     """
@@ -160,5 +163,6 @@ class Result:
     labels: tuple[str, ...] = ()
     tokens: list[int]
     truncated: int = 0
+    cached: int = 0
     token_vocabulary: str | None = None
     timings: Timings

@@ -8,7 +8,7 @@ import pytest
 from edge import EMBEDDINGS, until
 from starlette.types import ASGIApp, Message
 
-from conftest import Serve
+from conftest import Serve, distinct
 from vecmill.api.app import build
 from vecmill.config import Settings
 from vecmill.core import Request
@@ -72,7 +72,7 @@ async def test_work_of_a_caller_who_left_is_dropped(
 ) -> None:
     """When the caller leaves, the queue forgets its inputs; the engine sees no more than the batch that ran."""
     model = serve(fake, batch_tokens=8)
-    caller = Caller(body({"input": ["the cat sat"] * count}))
+    caller = Caller(body({"input": distinct(count)}))
     fake.gate.clear()
     task = asyncio.create_task(caller.ask(app_of(model, events)))
     await until(lambda: model.runner.waiting_items == count - 1)

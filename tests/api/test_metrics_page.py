@@ -38,7 +38,7 @@ async def numbers(client: httpx.AsyncClient) -> dict[tuple[str, Labels], float]:
 
 async def test_a_request_moves_the_counts(two: httpx.AsyncClient) -> None:
     """A request adds to the counts of its model: requests, inputs, tokens, cuts, seconds and batches."""
-    await two.post("/embeddings", json={"input": ["hello world", LONG, LONG], "model": "two"})
+    await two.post("/embeddings", json={"input": ["hello world", LONG, f"dog {LONG}"], "model": "two"})
     page = await numbers(two)
     model, route = (("model", "two"),), (("model", "two"), ("route", "/v1/embeddings"))
     assert page["vecmill_requests_total", (*route, ("status", "200"))] == 1

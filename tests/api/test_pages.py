@@ -125,14 +125,17 @@ async def test_a_dead_engine_is_seen(two: httpx.AsyncClient, fake: FakeEngine) -
 
 
 async def test_draining_ends_readiness(serve: Serve, fake: FakeEngine, events: Events) -> None:
-    """While the server drains it is healthy, not ready, and still answers what it was asked."""
+    """While the server drains it is healthy, not ready, and answers until it is closed."""
     registry = Registry(["tiny"])
     registry.add(serve(fake))
     registry.draining = True
     async with client_to(registry, events) as client:
         health, ready = await client.get("/health"), await client.get("/ready")
         answer = await client.post(EMBEDDINGS, json={"input": "cat"})
+        registry.closed = True
+        late = await client.post(EMBEDDINGS, json={"input": "cat"})
     assert (health.status_code, ready.status_code, answer.status_code) == (200, 503, 200)
+    assert (late.status_code, late.json()["error"]["code"]) == (503, "shutting_down")
     assert ready.json() == {"ready": False, "models": {"tiny": "ready"}}
 
 

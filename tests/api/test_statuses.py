@@ -8,7 +8,7 @@ import httpx
 import pytest
 from edge import EMBEDDINGS, JSON, client_to, error_of, until
 
-from conftest import Serve, client_of
+from conftest import Serve, client_of, distinct
 from vecmill.core import Request, Result
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import VecmillError
@@ -198,9 +198,9 @@ async def test_overload_says_when_to_come_back(serve: Serve, fake: FakeEngine, e
         fake.gate.clear()
         first = asyncio.create_task(client.post(EMBEDDINGS, json={"input": "hello world"}))
         await until(lambda: busy(model))
-        second = asyncio.create_task(client.post(EMBEDDINGS, json={"input": ["the cat sat"] * 2000}))
+        second = asyncio.create_task(client.post(EMBEDDINGS, json={"input": distinct(2000)}))
         await until(lambda: model.runner.waiting_items == 2000)
-        reply = await client.post(EMBEDDINGS, json={"input": ["the cat sat"] * 2000})
+        reply = await client.post(EMBEDDINGS, json={"input": distinct(2000)})
         fake.gate.set()
         assert (await first).status_code == (await second).status_code == 200
     assert error_of(reply, 429) == {
@@ -240,7 +240,7 @@ async def test_what_waits_is_told_of_the_end(serve: Serve, fake: FakeEngine, eve
     model = serve(fake)
     async with client_of([model], events) as client:
         fake.gate.clear()
-        task = asyncio.create_task(client.post(EMBEDDINGS, json={"input": ["hello"] * 500}))
+        task = asyncio.create_task(client.post(EMBEDDINGS, json={"input": distinct(500)}))
         await until(lambda: busy(model))
         task.cancel()
         error = error_of(await task, 503)

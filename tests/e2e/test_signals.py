@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 from running import Running, running
@@ -12,8 +14,9 @@ INPUTS = 2048
 
 
 def ask(url: str) -> tuple[int, int, str]:
-    """Status, number of vectors and error code of a request that keeps the server busy."""
-    body = {"input": ["a b c d e f g h i j k l m"] * INPUTS, "encoding_format": "base64"}
+    """Status, number of vectors and error code of a request that keeps the server busy: no two texts are equal."""
+    words = iter(product("abcdefghijklm", repeat=4))
+    body = {"input": [f"{' '.join(next(words))} {uuid4().hex[:8]}" for _ in range(INPUTS)], "encoding_format": "base64"}
     answer = httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
     data = answer.json()
     return answer.status_code, len(data.get("data", [])), data.get("error", {}).get("code", "")
@@ -62,7 +65,7 @@ def test_an_idle_server_gives_notice(tiny_folder: Path) -> None:
         server.terminate()
         server.told("draining")
         assert httpx.get(f"{server.url}/ready").status_code == 503
-        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "late"}).status_code == 200
         assert server.exit_code() == 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checkpoints import VOCABULARY
-from conftest import Serve
+from conftest import Serve, distinct
 from vecmill.core import Options, Output, Request, Result
 from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine
@@ -163,7 +163,7 @@ async def test_a_cancelled_call_leaves_the_queue(serve: Serve, fake: FakeEngine)
     model = serve(fake)
     fake.gate.clear()
     running = asyncio.create_task(model.submit(Request(model=None, inputs=["hello"])))
-    waiting = asyncio.create_task(model.submit(Request(model=None, inputs=["the cat sat"] * 50)))
+    waiting = asyncio.create_task(model.submit(Request(model=None, inputs=[*distinct(50)])))
     while model.runner.waiting_items != 50:
         await asyncio.sleep(0)
     waiting.cancel()

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer, ListRequest, ModelInfo, Several, Tokenized
-from vecmill.core import Result
+from vecmill.core import Request, Result
 from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
@@ -93,7 +93,9 @@ class Endpoint:
         route = choice.route
         body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
-        if self._registry.draining:
+        if isinstance(ask, Request) and "no-store" in incoming.headers.get("cache-control", ""):
+            ask = replace(ask, options=replace(ask.options, no_store=True))
+        if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")
         if not isinstance(ask, ListRequest | Several):
             trace.model = self._registry.get(ask.model).name
@@ -142,7 +144,7 @@ def error_response(dialect: Dialect, error: VecmillError) -> Response:
 
 
 def _result_headers(result: Result) -> dict[str, str]:
-    headers = {"x-vecmill-truncated": str(result.truncated)}
+    headers = {"x-vecmill-truncated": str(result.truncated), "x-vecmill-cached": str(result.cached)}
     if result.token_vocabulary:
         headers["x-token-vocabulary"] = result.token_vocabulary
     return headers

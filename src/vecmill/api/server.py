@@ -128,8 +128,8 @@ class Serving:
         loop, settings = asyncio.get_running_loop(), self._settings
         began = loop.time()
         while loop.time() - began < settings.drain_timeout_s:
-            noticed = loop.time() - began >= settings.drain_notice_s
-            if noticed and not self._server.server_state.tasks:
+            self._registry.closed = loop.time() - began >= settings.drain_notice_s
+            if self._registry.closed and not self._server.server_state.tasks:
                 break
             await asyncio.sleep(POLL_S)
         left = settings.drain_timeout_s - (loop.time() - began)

@@ -54,7 +54,9 @@ class Execution:
                 self.run(items[middle:], work)
                 return
             log.exception("the engine of %s failed on one input of %d tokens", self.name, len(items[0].ids))
-            items[0].owner.fail(EngineFailed(f"input {items[0].row}: the engine failed ({type(error).__name__})"))
+            items[0].owner.fail(
+                EngineFailed(f"input {items[0].owner.number(items[0].row)}: the engine failed ({type(error).__name__})")
+            )
             return
         if work.abandoned:
             return
@@ -64,7 +66,11 @@ class Execution:
                 item.owner.put(item.row, values)
             else:
                 log.error("the engine of %s returned no vector for %d tokens", self.name, len(item.ids))
-                item.owner.fail(EngineFailed(f"input {item.row}: the engine returned a zero vector, NaN or infinity"))
+                item.owner.fail(
+                    EngineFailed(
+                        f"input {item.owner.number(item.row)}: the engine returned a zero vector, NaN or infinity"
+                    )
+                )
 
     def _lower(self, error: Exception, items: list[Item[Job]]) -> None:
         """Where memory was short, make smaller batches from now on."""

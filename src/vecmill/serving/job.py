@@ -43,6 +43,7 @@ class Job(Owner):
         outputs: What is wanted of each.
         widths: Numbers of a value of each output; 0 where they differ.
         marks: The place in each input that the model wants to know; None where it wants none.
+        numbers: What the caller calls its inputs in errors; None is their places.
 
     Attributes:
         columns: One for each output, filled as batches finish: float32 [inputs, width], or a list.
@@ -50,20 +51,30 @@ class Job(Owner):
         future: Ends with `columns`, or with a RequestError. Cancelling it drops what is still queued.
     """
 
-    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "outputs", "started")
+    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "numbers", "outputs", "started")
 
     def __init__(
-        self, inputs: int, outputs: tuple[Output, ...], widths: Sequence[int], marks: Sequence[int] | None = None
+        self,
+        inputs: int,
+        outputs: tuple[Output, ...],
+        widths: Sequence[int],
+        marks: Sequence[int] | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.outputs = outputs
         self.marks = marks
+        self.numbers = numbers
         self.columns: list[Any] = [
             np.empty((inputs, width), dtype=np.float32) if width else [None] * inputs for width in widths
         ]
         self.missing = inputs
         self.started = 0.0
         self.future: Future[list[Column]] = Future()
+
+    def number(self, row: int) -> int:
+        """What the caller calls an input."""
+        return row if self.numbers is None else self.numbers[row]
 
     def put(self, row: int, values: Sequence[Value]) -> None:
         """One input is done."""

@@ -40,7 +40,8 @@ class Registry:
         if twice:
             raise BadSettings(f"two models are named {', '.join(sorted(twice))}: give one another name with NAME=MODEL")
         self._models: dict[str, ServedModel | None] = dict.fromkeys(names)
-        self.draining = False
+        self.draining = False  # not ready, whatever the models are
+        self.closed = False  # takes no new work
 
     def __iter__(self) -> Iterator[ServedModel]:
         """The loaded models."""

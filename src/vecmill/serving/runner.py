@@ -122,6 +122,7 @@ class Runner:
         outputs: tuple[Output, ...] = DENSE,
         marks: Sequence[int] | None = None,
         *,
+        numbers: Sequence[int] | None = None,
         tenant: str = "",
         share: float = 1.0,
         weight: float = 1.0,
@@ -132,6 +133,7 @@ class Runner:
             rows: Token ids of each, int32 [length].
             outputs: What is wanted of each.
             marks: The place in each that the model wants to know; None where it wants none.
+            numbers: What the caller calls them in errors; None is their places.
             tenant: Whose request it is.
             share: The tenant's weight beside other tenants.
             weight: The request's weight beside the tenant's others.
@@ -141,7 +143,7 @@ class Runner:
             ShuttingDown: The runner is closed.
             EngineFailed: The runner is broken.
         """
-        job = Job(len(rows), outputs, [self._widths[output] for output in outputs], marks)
+        job = Job(len(rows), outputs, [self._widths[output] for output in outputs], marks, numbers)
         with self._wake:
             self._admit(sum(map(len, rows)))
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
@@ -227,7 +229,7 @@ class Runner:
             for item in work.running:
                 item.deaths += 1
             if guilty is not None:
-                guilty.owner.fail(EngineFailed(f"input {guilty.row}: the engine {how} over it"))
+                guilty.owner.fail(EngineFailed(f"input {guilty.owner.number(guilty.row)}: the engine {how} over it"))
             self._queue.put_back([item for item in held if item is not guilty and not item.owner.future.done()])
         threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True).start()
 

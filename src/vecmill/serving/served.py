@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from vecmill.engine.base import Column, Engine, usable_cpus
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
+from vecmill.serving.cache import Cache, Plan, plan, remember
 from vecmill.serving.cost import CostModel
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, vectors
@@ -25,6 +26,15 @@ from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Limits, Runner
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a request was computed: since when, by which job if by any, and how many of its inputs were known."""
+
+    started: float
+    job: Job | None
+    cached: int
 
 
 class ServedModel:
@@ -79,6 +89,8 @@ class ServedModel:
             cost=cost,
             renew=renew,
         )
+        room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
+        self._cache = Cache(room, settings.result_cache_ttl_s) if room else None
         self.weight_bytes = engine.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
@@ -98,9 +110,10 @@ class ServedModel:
             prepared = self.prepare(request)
         else:
             prepared = await self.aside(partial(self.prepare, request))
-        job = self._queue(request, prepared)
-        columns = await asyncio.wrap_future(job.future)
-        return self._result(request, prepared, columns, started, job.started)
+        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
+        job = self._queue(request, prepared, ask)
+        given = await asyncio.wrap_future(job.future) if job else []
+        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
@@ -114,9 +127,10 @@ class ServedModel:
         started = time.perf_counter()
         request = self._meant(request)
         prepared = self.prepare(request)
-        job = self._queue(request, prepared)
-        columns = job.future.result()
-        return self._result(request, prepared, columns, started, job.started)
+        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
+        job = self._queue(request, prepared, ask)
+        given = job.future.result() if job else []
+        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
 
     async def aside(self, work: Callable[[], Made]) -> Made:
         """Do something with the tokenizer on one of its threads."""
@@ -131,19 +145,32 @@ class ServedModel:
         """Whether scores are asked of a model that has vectors of tokens instead."""
         return request.ranks and self.spec.late is not None and self.spec.scores is None
 
-    def _queue(self, request: Request, prepared: Prepared) -> Job:
-        marks = [tokens.mark for tokens in prepared.tokens] if self.spec.mark else None
-        return self.runner.submit([tokens.ids for tokens in prepared.tokens], request.outputs, marks)
+    def _cache_for(self, request: Request) -> Cache | None:
+        return None if request.options.no_store else self._cache
 
-    def _result(
-        self, request: Request, prepared: Prepared, columns: list[Column], started: float, ran: float
-    ) -> Result:
+    def _queue(self, request: Request, prepared: Prepared, ask: Plan) -> Job | None:
+        """Ask the engine what is not known; None where all of it is."""
+        if not ask.asked:
+            return None
+        tokens = [prepared.tokens[place] for place in ask.asked]
+        marks = [one.mark for one in tokens] if self.spec.mark else None
+        numbers = None if ask.whole else ask.asked
+        return self.runner.submit([one.ids for one in tokens], request.outputs, marks, numbers=numbers)
+
+    def _columns(self, request: Request, ask: Plan, given: list[Column]) -> list[Column]:
+        """Columns of all inputs; what is new is remembered."""
+        cache = self._cache_for(request)
+        if cache is not None and ask.asked:
+            remember(cache, ask, given)
+        return given if ask.whole else ask.columns(given, [self.spec.width(output) for output in request.outputs])
+
+    def _result(self, request: Request, prepared: Prepared, columns: list[Column], ran: Ran) -> Result:
         given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True))
         options, scores = request.options, given.get("scores", nothing())
         if self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
         rows = self._rows(given["dense"], options) if "dense" in given else nothing()
-        total = time.perf_counter() - started
+        total = time.perf_counter() - ran.started
         return Result(
             model=self.name,
             rows=rows,
@@ -153,10 +180,11 @@ class ServedModel:
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
             truncated=sum(one.truncated for one in prepared.tokens),
+            cached=ran.cached,
             token_vocabulary=prepared.vocabulary,
             timings=Timings(
                 tokenize_s=prepared.seconds,
-                queue_s=max(0.0, ran - started - prepared.seconds),
+                queue_s=max(0.0, ran.job.started - ran.started - prepared.seconds) if ran.job else 0.0,
                 compute_s=total - prepared.seconds,
                 total_s=total,
             ),
