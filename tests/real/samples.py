@@ -7,8 +7,8 @@ import vecmill
 SENTENCES = Path(vecmill.__file__).with_name("sentences.txt").read_text(encoding="utf-8").splitlines()
 """Forty English sentences, of which each two say nearly the same."""
 
-LONG = " ".join(SENTENCES)
-"""Longer than the limit of a reranker and its question."""
+LONG = " ".join(SENTENCES * 2)
+"""Over 800 tokens: beyond the limit of every BERT."""
 
 TEXTS = [*SENTENCES, "a", LONG, "Ünïcödé 中文 😀", "Was ist das?", "你好 世界"]
 """From one letter to beyond most limits, in several scripts."""

@@ -46,7 +46,7 @@ class Trained:
 
 
 BGE = Trained("bge-small-en-v1.5", bge_small, 0.8579)
-E5 = Trained("multilingual-e5-small", multilingual_e5, 0.840, asks=("query", "passage"), multilingual=True)
+E5 = Trained("multilingual-e5-small", multilingual_e5, 0.8397, "query", ("query", "passage"), multilingual=True)
 MPNET = Trained("all-mpnet-base-v2", mpnet, 0.8342)
 NOMIC = Trained("nomic-embed-text-v1.5", nomic, 0.8546, "classification", ("query", "document"))
 WORDLLAMA = Trained("wordllama", wordllama, 0.7586)
@@ -96,7 +96,7 @@ def test_quality(model: Loaded) -> None:
     )
     scores = np.array([float(pair["score"]) for pair in pairs])
     assert len(pairs) == 1379
-    assert spearman(cosines(first, second), scores) == pytest.approx(model.row.spearman, abs=0.001)
+    assert spearman(cosines(first, second), scores) == pytest.approx(model.row.spearman, abs=0.0005)
 
 
 def test_ranking(model: Loaded) -> None:

@@ -75,6 +75,6 @@ def test_what_it_says(folder: Path, embedder: Embedder) -> None:
 
 
 def assert_near(rows: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
-    """States reach into the hundreds, so the tolerance goes with the largest."""
+    """States agree within the tolerance times the largest number in them, which is about 50."""
     assert rows.shape == wanted.shape
     assert float(np.abs(rows - wanted).max()) <= MOST_DIFFERENCE * float(np.abs(wanted).max())
