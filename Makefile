@@ -21,7 +21,7 @@ test: $(DEV) ## Run the tests (no torch; the demo model comes from the package i
 test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on torch
 	$(REFERENCE)/bin/pytest -m reference $(ARGS)
 
-test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 200 MB)
+test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
 
 check: $(DEV) ## Format, lint and types

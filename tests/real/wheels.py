@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -36,6 +37,9 @@ WHEELS = {
 
 # The wheels of one platform: only their data is read, so that any machine may use them.
 ONE_PLATFORM = ("--platform", "manylinux2014_x86_64", "--python-version", "3.11", "--only-binary", ":all:", "--no-deps")
+# One retry: whoever has no network waits for each wheel. No cache: it would keep each wheel a second time.
+FLAGS = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir", "--retries", "1")
+PIP = (sys.executable, "-m", "pip", "download", *FLAGS, *ONE_PLATFORM)
 
 
 def home() -> Path:
@@ -49,18 +53,31 @@ def home() -> Path:
 
 def fetch(requirement: str) -> Path:
     """The wheel; the test is skipped where it cannot be had, and fails where it is another than it was."""
-    name = requirement.partition("==")[0].replace("-", "_")
-    version = requirement.partition("==")[2]
-    path = next(home().glob(f"{name}-{version}-*.whl"), None) or _download(requirement, f"{name}-{version}-*.whl")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert found == WHEELS[requirement], f"{path.name} has another sha256: {found}"
-    return path
-
-
-def _download(requirement: str, pattern: str) -> Path:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", *ONE_PLATFORM]
-    done = subprocess.run([*pip, "--dest", str(home()), requirement], capture_output=True, text=True, check=False)
+    name, _, version = requirement.partition("==")
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
     path = next(home().glob(pattern), None)
-    if path is None:
-        pytest.skip(f"{requirement} cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
+    return check(requirement, path) if path else _download(requirement)
+
+
+def check(requirement: str, path: Path) -> Path:
+    """The wheel's path, if its bytes are those that this table was written for."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    assert found == WHEELS[requirement], f"{path} has the sha256 {found}, not {WHEELS[requirement]}"
     return path
+
+
+def _download(requirement: str) -> Path:
+    # Only what is whole and checked leaves the staging folder: a later run trusts the name.
+    with TemporaryDirectory(dir=home()) as staging:
+        done = subprocess.run([*PIP, "--dest", staging, requirement], capture_output=True, text=True, check=False)
+        received = next(Path(staging).glob("*.whl"), None)
+        if received is None:
+            pytest.skip(f"{requirement} cannot be fetched: {_reason(done.stderr)}")
+        return check(requirement, received).rename(home() / received.name)
+
+
+def _reason(told: str) -> str:
+    """What pip says of the network, since of an index that does not answer its last line says that nothing matches."""
+    lines = told.strip().splitlines() or ["pip says nothing"]
+    return next((line for line in lines if "connection" in line or "timed out" in line), lines[-1])
