@@ -14,6 +14,7 @@ Shapes = dict[str, tuple[int, ...]]
 TOKENIZERS = {
     "albert": "AlbertTokenizer",
     "camembert": "CamembertTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
     "distilbert": "DistilBertTokenizer",
     "electra": "ElectraTokenizer",
     "mpnet": "MPNetTokenizer",
@@ -32,10 +33,22 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 40,
 }
 AFTER_PADDING: dict[str, Any] = {**SIZES, "pad_token_id": 1, "max_position_embeddings": 42}
+DEBERTA_V3: dict[str, Any] = {
+    **SIZES,
+    "position_biased_input": False,
+    "relative_attention": True,
+    "pos_att_type": "p2c|c2p",
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_buckets": 8,
+    "max_relative_positions": -1,
+}
+"""As v3 has it: no positions in the input, one projection for contents and distances, buckets."""
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "albert": {**SIZES, "embedding_size": 12, "num_hidden_layers": 4, "num_hidden_groups": 2},
     "camembert": AFTER_PADDING,
+    "deberta-v2": DEBERTA_V3,
     "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 32, "max_position_embeddings": 40},
     "electra": {**SIZES, "embedding_size": 12},
     "mpnet": AFTER_PADDING,
@@ -54,6 +67,7 @@ LAYERS = {
         *(f"attention.{name}" for name in ("query", "key", "value", "dense", "LayerNorm")),
         *("ffn", "ffn_output", "full_layer_layer_norm"),
     ),
+    "deberta-v2": (*(f"attention.self.{name}_proj" for name in ("query", "key", "value")), *BERT_LAYER[3:]),
     "distilbert": (
         *(f"attention.{name}" for name in ("q_lin", "k_lin", "v_lin", "out_lin")),
         *("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
@@ -95,6 +109,8 @@ def encoder_shapes(config: dict[str, Any]) -> Shapes:
         shapes |= linear_shapes("embeddings_project", width, config["embedding_size"])
     if family == "mpnet":
         shapes["encoder.relative_attention_bias.weight"] = (32, config["num_attention_heads"])
+    if family == "deberta-v2":
+        shapes |= distance_shapes(config)
     for prefix in layer_prefixes(config):
         shapes |= layer_shapes(prefix, LAYERS.get(family, BERT_LAYER), width, inner)
     return shapes
@@ -102,13 +118,23 @@ def encoder_shapes(config: dict[str, Any]) -> Shapes:
 
 def embedding_shapes(config: dict[str, Any], width: int) -> Shapes:
     """Shapes of the tables and their norm."""
-    shapes: Shapes = {
-        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
-        "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
-    }
-    if config["model_type"] not in {"distilbert", "mpnet"}:
+    shapes: Shapes = {"embeddings.word_embeddings.weight": (config["vocab_size"], width)}
+    if config.get("position_biased_input", True):
+        shapes["embeddings.position_embeddings.weight"] = (config["max_position_embeddings"], width)
+    if config["model_type"] not in {"deberta-v2", "distilbert", "mpnet"}:
         shapes["embeddings.token_type_embeddings.weight"] = (config.get("type_vocab_size", 2), width)
     return shapes | norm_shapes("embeddings.LayerNorm", width)
+
+
+def distance_shapes(config: dict[str, Any]) -> Shapes:
+    """Shapes of DeBERTa's table of distances with its norm, and of the convolution where there is one."""
+    width = config["hidden_size"]
+    shapes: Shapes = {"encoder.rel_embeddings.weight": (2 * config["position_buckets"], width)}
+    shapes |= norm_shapes("encoder.LayerNorm", width)
+    if size := config.get("conv_kernel_size"):
+        shapes |= {"encoder.conv.conv.weight": (width, width, size), "encoder.conv.conv.bias": (width,)}
+        shapes |= norm_shapes("encoder.conv.LayerNorm", width)
+    return shapes
 
 
 def layer_prefixes(config: dict[str, Any]) -> list[str]:

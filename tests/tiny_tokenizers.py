@@ -62,6 +62,14 @@ def write_folded_pieces(folder: Path, kind: str = "AlbertTokenizer") -> int:
     return write(folder, native, kind, specials, do_lower_case=True, keep_accents=False)
 
 
+def write_spaced_pieces(folder: Path, kind: str = "DebertaV2Tokenizer") -> int:
+    """Unigram whose spaces are pieces, as DeBERTa v2 and v3 have it."""
+    specials = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    native = _unigram(specials, ["[MASK]"], unknown=3)
+    native.normalizer = normalizers.Precompiled(character_table("Q", "z"))
+    return write(folder, native, kind, [*specials, "[MASK]"], do_lower_case=False, split_by_punct=False)
+
+
 def _unigram(first: list[str], last: list[str], *, unknown: int) -> Tokenizer:
     words = [word.removeprefix("##") if word.startswith("##") else f"▁{word}" for word in WORDS]
     scored = dict.fromkeys([*words, "▁", *LETTERS])
@@ -111,5 +119,6 @@ WRITERS: dict[str, Callable[[Path, str], int]] = {
     "XLMRobertaTokenizer": write_pieces,
     "CamembertTokenizer": write_pieces,
     "AlbertTokenizer": write_folded_pieces,
+    "DebertaV2Tokenizer": write_spaced_pieces,
 }
 """Tokenizer class to what writes one; each takes the folder and the class."""

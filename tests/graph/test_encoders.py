@@ -132,7 +132,7 @@ def test_prefix(tmp_path: Path, family: str) -> None:
     """Tensors of a model with a head have the family's name before theirs; the head's own are left alone."""
     folder, tensors = opened(tmp_path, family)
     rows = rows_of(folder)
-    base = "roberta" if family in {"xlm-roberta", "camembert"} else family
+    base = {"xlm-roberta": "roberta", "camembert": "roberta", "deberta-v2": "deberta"}.get(family, family)
     for prefix in (f"{base}.", "model.", "0.auto_model."):
         renamed = {prefix + name: tensor for name, tensor in tensors.items()}
         save_file({**renamed, "classifier.bias": ZEROS}, folder / "model.safetensors")

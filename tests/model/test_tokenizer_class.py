@@ -18,6 +18,7 @@ TEXT = "the cat É Q"
 TOKENS = {
     "albert": ["[CLS]", "▁the", "▁cat", "▁", "e", "▁", "q", "[SEP]"],
     "camembert": ["<s>", "▁the", "▁cat", "▁", "É", "▁", "z", "</s>"],
+    "deberta-v2": ["[CLS]", "▁the", "▁cat", "▁", "É", "▁", "[UNK]", "[SEP]"],
     "distilbert": ["[CLS]", "the", "cat", "e", "q", "[SEP]"],
     "electra": ["[CLS]", "the", "cat", "e", "q", "[SEP]"],
     "mpnet": ["<s>", "the", "cat", "e", "q", "</s>"],
@@ -65,6 +66,10 @@ def test_no_class(tmp_path: Path, family: str) -> None:
         ("albert", {"keep_accents": True}, "é", ["[CLS]", "▁", "é", "[SEP]"]),
         ("albert", {"do_lower_case": False, "keep_accents": True}, "É", ["[CLS]", "▁", "É", "[SEP]"]),
         ("albert", {}, "``''", ["[CLS]", "▁", '"', '"', "[SEP]"]),
+        ("deberta-v2", {}, "cat \n\n cat\n ", ["[CLS]", "▁cat", "▁cat", "[SEP]"]),
+        ("deberta-v2", {"do_lower_case": True}, "CAT", ["[CLS]", "▁cat", "[SEP]"]),
+        ("deberta-v2", {"split_by_punct": True}, "the,cat", ["[CLS]", "▁the", "▁", ",", "▁cat", "[SEP]"]),
+        ("deberta-v2", {"split_by_punct": True, "add_prefix_space": False}, "the,", ["[CLS]", "▁the", ",", "[SEP]"]),
         ("distilbert", {"do_lower_case": False}, "É", ["[CLS]", "É", "[SEP]"]),
         ("mpnet", {"strip_accents": False}, "é", ["<s>", "é", "</s>"]),
         ("electra", {"tokenize_chinese_chars": False}, "中中", ["[CLS]", "中", "##中", "[SEP]"]),

@@ -16,23 +16,9 @@ SMALL: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attenti
 ROTARY = rotary_encoders.SIZES
 SPECIAL = {"bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
 
-DEBERTA_V3: dict[str, Any] = {
-    **SMALL,
-    "max_position_embeddings": 40,
-    "position_biased_input": False,
-    "relative_attention": True,
-    "pos_att_type": "p2c|c2p",
-    "share_att_key": True,
-    "norm_rel_ebd": "layer_norm",
-    "position_buckets": 8,
-    "max_relative_positions": -1,
-}
-"""As v3 has it: no positions in the input, one projection for contents and distances, buckets."""
-
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {**SMALL, "max_position_embeddings": 40},
     **encoders.CONFIGS,
-    "deberta-v2": DEBERTA_V3,
     "gte": {**ROTARY, "type_vocab_size": 2},
     "modernbert": {**ROTARY, **SPECIAL, "num_hidden_layers": 4, "local_attention": 8},
     "nomic_bert": {**ROTARY, "hidden_act": "silu"},

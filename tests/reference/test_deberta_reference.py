@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from comparison import assert_same
-from headed import DEBERTA_V3, save_encoder
+from headed import save_encoder
 from rotary_encoders import assert_bytes_do_not_depend_on_mates, assert_each_tensor_is_checked, change_config
 from states import assert_same_states
 
 from checkpoints import write_modules
+from encoders import DEBERTA_V3
 from vecmill.errors import LoadError, UnsupportedModel
 from vecmill.graph.families.deberta_v2 import Config, table_rows
 from vecmill.model.spec import read_spec

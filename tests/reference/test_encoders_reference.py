@@ -72,9 +72,10 @@ def test_saved_by_transformers(tmp_path: Path, family: str, dtype: str, max_shar
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_shapes(tmp_path: Path, family: str) -> None:
-    """Sizes that are not round, one head, and no layers."""
+    """Sizes that are not round, one head, and no layers, with which transformers' DeBERTa fails."""
     names = dict(zip(("width", "heads", "inner", "layers"), RENAMED.get(family, NAMED), strict=True))
-    for number, sizes in enumerate([(20, 5, 7, 3), (24, 1, 24, 1), (16, 4, 32, 0)]):
+    none = [] if family == "deberta-v2" else [(16, 4, 32, 0)]
+    for number, sizes in enumerate([(20, 5, 7, 3), (24, 1, 24, 1), *none]):
         changes = dict(zip(names.values(), sizes, strict=True))
         if family == "albert":
             changes["num_hidden_groups"] = 1

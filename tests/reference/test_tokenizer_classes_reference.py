@@ -79,6 +79,12 @@ def test_a_class_without_rules(tmp_path: Path, family: str, kind: str) -> None:
         ("xlm-roberta", {"add_prefix_space": False}),
         ("camembert", {"add_prefix_space": False}),
         ("albert", {"do_lower_case": False}),
+        ("deberta-v2", {"do_lower_case": True}),
+        ("deberta-v2", {"split_by_punct": True}),
+        ("deberta-v2", {"add_prefix_space": False}),
+        ("deberta-v2", {"do_lower_case": True, "split_by_punct": True, "add_prefix_space": False}),
+        ("deberta-v2", {"cls_token": "[MASK]", "sep_token": "[PAD]"}),
+        ("deberta-v2", {"bos_token": "[MASK]", "eos_token": "[PAD]"}),
         ("albert", {"keep_accents": True}),
         ("albert", {"do_lower_case": False, "keep_accents": True, "add_prefix_space": False}),
         *(

@@ -134,6 +134,16 @@ def _folded_pieces(native: Tokenizer, settings: Settings) -> None:
     _split_pieces(native, settings)
 
 
+def _spaced_pieces(native: Tokenizer, settings: Settings) -> None:
+    """SentencePiece without its table of characters: runs of white space are one space, and none is left at the end."""
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if settings.get("do_lower_case", False) else []
+    runs = normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " ")
+    native.normalizer = normalizers.Sequence([*steps, runs, normalizers.NFC(), normalizers.Strip(left=False)])
+    scheme = "always" if settings.get("add_prefix_space", True) else "first"
+    split = [pre_tokenizers.Punctuation("isolated")] if settings.get("split_by_punct", False) else []
+    native.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.Metaspace(prepend_scheme=scheme)])
+
+
 def _split_pieces(native: Tokenizer, settings: Settings) -> None:
     scheme = "always" if settings.get("add_prefix_space", True) else "never"
     native.pre_tokenizer = pre_tokenizers.Sequence(
@@ -163,6 +173,7 @@ RULES = {
     "AlbertTokenizer": Rules(models.Unigram, _folded_pieces, None),
     "BertTokenizer": _BERT,
     "CamembertTokenizer": _XLM_ROBERTA,
+    "DebertaV2Tokenizer": Rules(models.Unigram, _spaced_pieces, (("cls_token", "[CLS]"), ("sep_token", "[SEP]"))),
     "DistilBertTokenizer": _BERT,
     "ElectraTokenizer": _BERT,
     "GPT2Tokenizer": Rules(models.BPE, _bytes, None),
@@ -178,6 +189,7 @@ CLASSES = {
     "albert": "AlbertTokenizer",
     "bert": "BertTokenizer",
     "camembert": "CamembertTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
     "distilbert": "BertTokenizer",
     "electra": "BertTokenizer",
     "gemma3_text": "GemmaTokenizer",

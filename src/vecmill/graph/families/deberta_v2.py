@@ -75,7 +75,7 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
         raise UnsupportedModel(f"{place}: {config.num_attention_heads} heads of {size} numbers are not the hidden_size")
     weights = weights.strip(PREFIXES, WORDS)
     x = first = embeddings(graph, config, weights)
-    known = positions(graph, spec, config, weights) if config.relative_attention else None
+    known = positions(graph, config, weights) if config.relative_attention else None
     for number in range(config.num_hidden_layers):
         last = number == config.num_hidden_layers - 1 and graph.pooled == 0 and not config.conv_kernel_size
         tensors = Layer(weights, f"encoder.layer.{number}.", config.hidden_size, NAMES)
@@ -113,7 +113,7 @@ class Positions:
     distances: Distances
 
 
-def positions(graph: Graph, spec: ModelSpec, config: Config, weights: Weights) -> Positions:
+def positions(graph: Graph, config: Config, weights: Weights) -> Positions:
     """Of a checkpoint."""
     table = weights.array("encoder.rel_embeddings.weight", 2 * config.span, config.hidden_size)
     if "layer_norm" in config.norm_rel_ebd.lower():
@@ -121,7 +121,7 @@ def positions(graph: Graph, spec: ModelSpec, config: Config, weights: Weights) -
         centred = table - table.mean(axis=1, keepdims=True)
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(config.layer_norm_eps))
         table = centred / spread * scale + shift
-    farthest = spec.max_tokens
+    farthest = config.max_position_embeddings
     rows = table_rows(np.arange(farthest, -farthest - 1, -1), config)
     return Positions(table, Distances.of(graph, rows, config.num_attention_heads))
 
