@@ -98,6 +98,16 @@ def test_several_or_no_modes(bert: Path, pooling: dict[str, Any], wanted: tuple[
     assert (spec.pooling, spec.dims) == (wanted, 16 * len(wanted))
 
 
+def test_a_chat_template(bert: Path) -> None:
+    """Texts that the library would put into a chat template are not read without it."""
+    modality = {"text": {"method": "forward"}, "message": {"method": "forward"}}
+    folder = write_modules(bert, transformer={"modality_config": modality})
+    with pytest.raises(UnsupportedModel, match="texts go through a chat template"):
+        read_spec(folder)
+    write_modules(bert, transformer={"modality_config": {"text": modality["text"]}})
+    assert read_spec(bert).dims == 16
+
+
 def test_include_prompt(bert: Path) -> None:
     """include_prompt false marks where the prompt ends, if there is one that has content."""
     write_modules(bert, pooling={"pooling_mode": "mean", "include_prompt": False})

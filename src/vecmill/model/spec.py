@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vecmill.core import Output
-from vecmill.errors import CorruptFile, MissingFile
+from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.model.jsonfile import positive, read_first, read_json
 from vecmill.model.late import DOCUMENT, Late, read_late, read_m3
 from vecmill.model.limits import first_position, max_tokens, side_limits
@@ -185,6 +185,8 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
 
 
 def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
+    if "message" in (read_first(spec.transformer, TRANSFORMER_CONFIGS).get("modality_config") or {}):
+        raise UnsupportedModel(f"{spec.folder}: texts go through a chat template (modality_config): not supported")
     width = next((name for name in WIDTHS if name in spec.config), WIDTHS[0])
     numbers = positive(spec.config, width, spec.transformer)
     pooling, include_prompt, rest = read_pooling(spec.folder, modules[1:], numbers, _bare_pooling(spec.config))
