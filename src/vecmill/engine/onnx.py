@@ -35,7 +35,7 @@ megabytes, which ONNX Runtime would otherwise keep for the next."""
 FATAL_ONLY = 4
 
 SLOWER = ("SkipLayerNormFusion", "BiasGeluFusion", "EmbedLayerNormFusion")
-"""Fusions of ONNX Runtime whose operators take longer than their parts: docs/decisions/0010-slower-fusions.md."""
+"""Fusions of ONNX Runtime whose operators take longer than their parts: docs/decisions/0007-slower-fusions.md."""
 
 _ERRORS = vars(ort.capi.onnxruntime_pybind11_state).values()
 

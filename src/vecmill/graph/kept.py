@@ -3,7 +3,7 @@
 A file is known by what it was made of: every file of the checkpoint by its path, size, inode and times of change, what
 was asked of it, and the version that made it. Nobody reads the checkpoint to find out; whatever changes a file changes
 its time of change, which no program can set. The file itself is safetensors, so that it is mapped and its pages shared.
-Figures: docs/decisions/0011-quantised-weights-on-disk.md.
+Figures: docs/decisions/0008-quantised-weights-on-disk.md.
 """
 
 import hashlib
