@@ -129,6 +129,8 @@ def embedding_shapes(config: dict[str, Any], width: int) -> Shapes:
 def distance_shapes(config: dict[str, Any]) -> Shapes:
     """Shapes of DeBERTa's table of distances with its norm, and of the convolution where there is one."""
     width = config["hidden_size"]
+    if not config["relative_attention"]:
+        return {}
     shapes: Shapes = {"encoder.rel_embeddings.weight": (2 * config["position_buckets"], width)}
     shapes |= norm_shapes("encoder.LayerNorm", width)
     if size := config.get("conv_kernel_size"):

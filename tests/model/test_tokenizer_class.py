@@ -67,6 +67,7 @@ def test_no_class(tmp_path: Path, family: str) -> None:
         ("albert", {"do_lower_case": False, "keep_accents": True}, "É", ["[CLS]", "▁", "É", "[SEP]"]),
         ("albert", {}, "``''", ["[CLS]", "▁", '"', '"', "[SEP]"]),
         ("deberta-v2", {}, "cat \n\n cat\n ", ["[CLS]", "▁cat", "▁cat", "[SEP]"]),
+        ("deberta-v2", {}, "e\u0301", ["[CLS]", "▁", "é", "[SEP]"]),
         ("deberta-v2", {"do_lower_case": True}, "CAT", ["[CLS]", "▁cat", "[SEP]"]),
         ("deberta-v2", {"split_by_punct": True}, "the,cat", ["[CLS]", "▁the", "▁", ",", "▁cat", "[SEP]"]),
         ("deberta-v2", {"split_by_punct": True, "add_prefix_space": False}, "the,", ["[CLS]", "▁the", ",", "[SEP]"]),

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from vecmill.errors import UnsupportedModel
 from vecmill.graph.activations import activation, plain_activation
 from vecmill.graph.attention import one_token
-from vecmill.graph.disentangled import Distances, Scores
+from vecmill.graph.disentangled import Distances, c2p, p2c, product
 from vecmill.graph.families import bert
 from vecmill.graph.families.bert import WORDS, Layer, Names, Size, norm
-from vecmill.graph.ops import FUSED, INPUT, Graph, add_norm, embedding, linear, segments
+from vecmill.graph.ops import INPUT, Graph, add_norm, embedding, linear, segments
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
@@ -69,10 +69,7 @@ class Config(bert.Config):
 def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
     """Last hidden states, float32 [rows, length, hidden_size]; errors are those of BERT."""
     config = msgspec.convert(spec.config, Config)
-    size = config.attention_head_size or config.hidden_size // config.num_attention_heads
-    if size * config.num_attention_heads != config.hidden_size:
-        place = spec.transformer / "config.json"
-        raise UnsupportedModel(f"{place}: {config.num_attention_heads} heads of {size} numbers are not the hidden_size")
+    check(spec, config)
     weights = weights.strip(PREFIXES, WORDS)
     x = first = embeddings(graph, config, weights)
     known = positions(graph, config, weights) if config.relative_attention else None
@@ -83,6 +80,25 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
         if not number and config.conv_kernel_size:
             x = convolve(graph, first, x, config, weights)
     return x
+
+
+def check(spec: ModelSpec, config: Config) -> None:
+    """Refuse sizes that make no network.
+
+    Raises:
+        UnsupportedModel: Heads do not fill the width, or a convolution or buckets of distances are undefined.
+    """
+    place = spec.transformer / "config.json"
+    size = config.attention_head_size or config.hidden_size // config.num_attention_heads
+    if size * config.num_attention_heads != config.hidden_size:
+        raise UnsupportedModel(f"{place}: {config.num_attention_heads} heads of {size} numbers are not the hidden_size")
+    kernel = config.conv_kernel_size
+    if kernel and not kernel % 2:
+        raise UnsupportedModel(f"{place}: conv_kernel_size = {kernel} would change the length; it has to be odd")
+    buckets, reach = config.position_buckets, config.reach
+    if config.relative_attention and buckets > 0 and not 1 <= buckets // 2 < reach - 1:
+        wanted = f"a reach of {reach} tokens takes 2 to {max(2, 2 * reach - 3)}"
+        raise UnsupportedModel(f"{place}: position_buckets = {buckets} is not supported: {wanted}")
 
 
 def embeddings(graph: Graph, config: Config, weights: Weights) -> str:
@@ -122,7 +138,7 @@ def positions(graph: Graph, config: Config, weights: Weights) -> Positions:
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(config.layer_norm_eps))
         table = centred / spread * scale + shift
     farthest = config.max_position_embeddings
-    rows = table_rows(np.arange(farthest, -farthest - 1, -1), config)
+    rows = table_rows(np.arange(-farthest, farthest + 1), config)
     return Positions(table, Distances.of(graph, rows, config.num_attention_heads))
 
 
@@ -165,13 +181,13 @@ def attend(graph: Graph, x: str, config: Config, tensors: Layer, known: Position
         _by_head(graph, linear(graph, given, *tensors.linear(name, width, width)), config)
         for given, name in ((own, names.query), (x, names.key), (x, names.value))
     )
-    total = graph.op("FusedMatMul", query, key, domain=FUSED, transB=1, alpha=factor)
+    total = product(graph, query, key, factor)
     if known is not None:
-        scores = Scores(graph, query, key, factor, known.distances)
-        for kind, of in (("c2p", scores.c2p), ("p2c", scores.p2c)):
+        at = known.distances.of_first(graph) if first_only else known.distances
+        for kind, of, content in (("c2p", c2p, query), ("p2c", p2c, key)):
             if kind in config.kinds:
                 table = _projected(kind, config, tensors, known.table)
-                total = graph.op("Add", total, of(table, first_only=first_only))
+                total = graph.op("Add", total, of(graph, content, table, at, factor))
     context = graph.op("MatMul", graph.op("Softmax", total, axis=-1), value)
     return graph.op("Reshape", graph.op("Transpose", context, perm=[0, 2, 1, 3]), graph.integers(0, 0, width))
 
