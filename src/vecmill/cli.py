@@ -65,7 +65,7 @@ def pull(*models: str, settings: Annotated[FetchSettings, flat] = FetchSettings(
 def doctor(
     model: str = DEFAULT_MODEL,
     *,
-    precision: Literal["float32", "int8", "int4"] = "float32",
+    precision: Literal["float32", "int8", "int4", "bfloat16", "float16"] = "float32",
     threads: int = 0,
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
@@ -92,7 +92,7 @@ def verify(
     model: str = DEFAULT_MODEL,
     *,
     pairs: Path | None = None,
-    precision: tuple[Literal["int8", "int4"], ...] = (),
+    precision: tuple[Literal["int8", "int4", "bfloat16", "float16"], ...] = (),
     min_spearman: float = 0.99,
     threads: int = 0,
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",

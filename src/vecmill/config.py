@@ -1,6 +1,7 @@
 """One tree of settings. Precedence: default < file < environment < flag; an unknown key is an error."""
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,6 +32,12 @@ Precision = Literal["float32", "int8", "int4", "bfloat16", "float16", "bitsandby
 
 PRECISION_NAMES = {"bitsandbytes": "int8", "gptq": "int4"}
 """Other servers' names of precisions, in ours."""
+
+DEVICES = r"auto|cpu|mps|cuda(:\d+)?"
+"""Names of devices."""
+
+HOSTS = ("auto", "cpu")
+"""Names of devices that every engine can do with."""
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -68,6 +75,7 @@ class Settings(FetchSettings):
             (onnx) of the safetensors, else the ONNX file that came with the model (exported), else PyTorch (torch),
             which knows any architecture of transformers and accelerators, and needs vecmill[torch].
         device: Where the torch engine computes: auto takes an accelerator where there is one; cpu, cuda, cuda:1, mps.
+            An accelerator that is named takes the torch engine for every model but tables.
         task: What models answer: auto leaves it to what each was trained for; embed, classify, rerank, sparse or multi
             overrides that, as for a masked language model that is to give sparse vectors.
         batch_time_ms: Longest time that a micro-batch should take, where one that takes so long is worth its overhead;
@@ -116,10 +124,10 @@ class Settings(FetchSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense.
+        """Refuse what makes no sense.
 
         Raises:
-            BadSettings: Naming the setting, its value and the least one allowed.
+            BadSettings: Naming the setting, its value and what is allowed.
         """
         for name, least in LEAST.items():
             value = getattr(self, name)
@@ -127,3 +135,9 @@ class Settings(FetchSettings):
                 raise BadSettings(f"{name} is {value}; a finite number is needed")
             if value < least:
                 raise BadSettings(f"{name} is {value}; the least is {least}")
+        if not re.fullmatch(DEVICES, self.device):
+            raise BadSettings(f"device is {self.device!r}; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps")
+        if self.device not in HOSTS and self.engine not in {"auto", "torch"}:
+            raise BadSettings(
+                f"device is {self.device!r}; the {self.engine} engine computes on the CPU, torch elsewhere"
+            )

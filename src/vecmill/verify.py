@@ -20,7 +20,7 @@ from vecmill.model.tokenizer import Tokenizer
 
 REFERENCE = "float32"
 
-SMALLER = ("int8", "int4")
+SMALLER = ("int8", "int4", "bfloat16", "float16")
 """What is measured beside it where nothing is named."""
 
 BATCH_TOKENS = 512

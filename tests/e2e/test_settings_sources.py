@@ -165,3 +165,19 @@ def test_a_wrong_flag(complaint: Complaint, flags: list[str], line: str) -> None
 def test_a_bad_number(complaint: Complaint, flags: list[str], line: str) -> None:
     """A number out of range is named with its value and what is allowed."""
     assert complaint(["serve", *flags]) == line
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--device", "tpu"], "device is 'tpu'; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps"),
+        (["--device", "cuda:x"], "device is 'cuda:x'; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps"),
+        (
+            ["--device", "cuda", "--engine", "onnx"],
+            "device is 'cuda'; the onnx engine computes on the CPU, torch elsewhere",
+        ),
+    ],
+)
+def test_a_bad_device(complaint: Complaint, flags: list[str], line: str) -> None:
+    """A device that there is not, and one that the engine asked for cannot use, are refused instead of left aside."""
+    assert complaint(["serve", *flags]) == line

@@ -65,6 +65,14 @@ def test_a_setting_decides(tmp_path: Path) -> None:
     assert not np.allclose(rows[1], rows[2], atol=0.1)
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
+def test_a_device_decides(tmp_path: Path, device: str) -> None:
+    """An accelerator that is named takes the engine that can compute there; a table is looked up all the same."""
+    assert choose(read_spec(write_two(tmp_path / "bert")), device) == "torch"
+    assert choose(read_spec(write_static(tmp_path / "static")), device) == "static"
+    assert choose(read_spec(tmp_path / "bert"), "cpu") == "onnx"
+
+
 @pytest.mark.parametrize(
     ("engine", "error", "told"),
     [

@@ -48,10 +48,14 @@ ORDERLESS = {"static"}
 """Engines for which a text is a bag of tokens."""
 
 
-WITH_TORCH = pytest.param(("torch", "float32"), id="torch-float32", marks=pytest.mark.reference)
+WITH_TORCH = [
+    pytest.param(("torch", precision), id=f"torch-{precision}", marks=pytest.mark.reference)
+    for precision in ("float32", "bfloat16", "float16")
+]
+"""The same of the engine that only the environment of `make test-reference` has."""
 
 
-@pytest.fixture(scope="module", params=[*(pytest.param(kind, id="-".join(kind)) for kind in KINDS), WITH_TORCH])
+@pytest.fixture(scope="module", params=[*(pytest.param(kind, id="-".join(kind)) for kind in KINDS), *WITH_TORCH])
 def kind(request: pytest.FixtureRequest) -> tuple[str, str]:
     """Each engine with each of its precisions."""
     name, precision = request.param

@@ -7,8 +7,9 @@ import pytest
 
 from checkpoints import write_bert, write_json, write_modules
 from vecmill.errors import CorruptFile, UnsupportedModel
+from vecmill.graph.build import FAMILIES
 from vecmill.model.spec import read_spec
-from vecmill.model.tasks import QWEN3, Classifier, Splade, Task, YesNo
+from vecmill.model.tasks import QWEN3, TYPES, UNTYPED, Classifier, Splade, Task, YesNo
 
 CLASSIFIER = ["BertForSequenceClassification"]
 
@@ -110,3 +111,22 @@ def test_a_language_model_that_reranks(tmp_path: Path) -> None:
     write_json(folder / "tokenizer.json", {"model": {"vocab": {"yes": 5, "no": 3}}})
     spec = read_spec(folder)
     assert (spec.task, spec.scores, spec.outputs, spec.mark) == ("rerank", YesNo(5, 3, QWEN3), ("scores",), None)
+
+
+def test_every_family_takes_types_or_none() -> None:
+    """Each family with a graph is in one of the two tables, so that no pair loses its types unseen."""
+    assert TYPES.keys() | UNTYPED == FAMILIES.keys()
+    assert TYPES.keys() & UNTYPED == set()
+
+
+@pytest.mark.parametrize(
+    ("config", "mark"),
+    [
+        ({"model_type": "ernie"}, "second"),
+        ({"model_type": "ernie", "type_vocab_size": 1}, None),
+        ({"model_type": "modernbert"}, None),
+    ],
+)
+def test_types_of_families_without_a_graph(tmp_path: Path, config: dict[str, Any], mark: str | None) -> None:
+    """An architecture that only torch runs has types where config.json counts several; ModernBERT has none anyway."""
+    assert read_spec(write_bert(tmp_path, architectures=CLASSIFIER, **config)).mark == mark

@@ -86,7 +86,8 @@ def test_probabilities(tmp_path: Path, problem: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen2", "gemma3_text"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_language_model_that_reranks(tmp_path: Path, family: str, *, tied: bool) -> None:
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_a_language_model_that_reranks(tmp_path: Path, family: str, engine: Any, *, tied: bool) -> None:
     """The logit of yes less that of no, after the model's own question, as Qwen3-Reranker's card computes it."""
     import torch
     import transformers
@@ -103,7 +104,7 @@ def test_a_language_model_that_reranks(tmp_path: Path, family: str, *, tied: boo
             last = model(torch.tensor([list(chain(*parts))])).logits[0, -1]
         wanted.append(float(last[vocabulary["yes"]] - last[vocabulary["no"]]))
     assert "rerank" in folder.name
-    with Embedder(str(folder), settings=Settings(threads=1)) as embedder:
+    with Embedder(str(folder), settings=Settings(threads=1, engine=engine)) as embedder:
         for (first, second), score in zip(PAIRS[:4], wanted, strict=True):
             ours = embedder.rerank(first, [second], raw_scores=True, instruction="Find cats")
             assert ours == pytest.approx([score], abs=MOST_DIFFERENCE)

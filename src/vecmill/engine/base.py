@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from vecmill.config import HOSTS
 from vecmill.core import DENSE, Output, Sparse, Value
 from vecmill.errors import UnsupportedModel
 from vecmill.model.onnxfile import onnx_files
@@ -158,14 +159,20 @@ TORCH = ("torch", "transformers")
 """What the torch engine needs, which only vecmill[torch] installs."""
 
 
-def choose(spec: ModelSpec) -> str:
+def choose(spec: ModelSpec, device: str = "auto") -> str:
     """The engine for a checkpoint: a table, our graph of its weights, the ONNX file that came with it, or else torch.
+
+    Args:
+        spec: The model.
+        device: Where to compute; only torch knows others than `HOSTS`.
 
     Raises:
         UnsupportedModel: No engine can run it; the message says what could be run.
     """
     if spec.family == STATIC:
         return "static"
+    if device not in HOSTS:
+        return "torch"
     from vecmill.graph.build import FAMILIES  # late: a static model needs no ONNX library
 
     known = spec.family in FAMILIES

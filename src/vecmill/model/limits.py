@@ -10,7 +10,10 @@ from vecmill.model.late import QUERY, SIDES, Late
 POSITIONS = ("max_position_embeddings", "max_trained_positions", "n_positions")
 """What config.json calls the number of positions. The original nomic-embed turns beyond those it was trained with."""
 
-AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
+AFTER_PADDING = (
+    *("roberta", "xlm-roberta", "camembert", "mpnet"),
+    *("data2vec-text", "ibert", "lilt", "longformer", "luke", "roberta-prelayernorm", "xlm-roberta-xl", "xmod"),
+)
 """Families that number positions from the padding's id + 1, as fairseq does: earlier rows of the table are unused."""
 
 FAIRSEQ_PADDING = 1

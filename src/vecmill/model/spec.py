@@ -67,9 +67,9 @@ TRANSFORMER_CONFIGS = (
     "sentence_xlnet_config.json",
 )
 
-WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model", "emb_dim")
 """What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed
-n_embd, T5 d_model."""
+n_embd, T5 d_model, XLM emb_dim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

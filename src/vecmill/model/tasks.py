@@ -33,6 +33,12 @@ UNANSWERED = {
 TYPES = {"bert": 2, "electra": 2, "albert": 2, "nomic_bert": 2, "jina_bert": 2, "new": 1, "gte": 1, "deberta-v2": 0}
 """Families whose graphs take token types, and how many there are where config.json does not say."""
 
+UNTYPED = {
+    *("camembert", "distilbert", "modernbert", "mpnet", "roberta", "xlm-roberta"),
+    *("gemma3_text", "llama", "mistral", "qwen2", "qwen3"),
+}
+"""Families whose graphs take none. What other families take the torch engine asks transformers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
@@ -228,7 +234,7 @@ def has_types(family: str, config: dict[str, Any], folder: Path) -> bool:
     """Whether the second text of a pair has a type of its own, which tokenizer_config.json may deny."""
     named = read_json(folder / "tokenizer_config.json", optional=True).get("model_input_names")
     given = not isinstance(named, list) or "token_type_ids" in named
-    return given and family in TYPES and int(config.get("type_vocab_size", TYPES[family])) > 1
+    return given and family not in UNTYPED and int(config.get("type_vocab_size", TYPES.get(family, 0))) > 1
 
 
 def _architecture(config: dict[str, Any]) -> str:

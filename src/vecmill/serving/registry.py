@@ -114,7 +114,7 @@ def load(
     checkpoint = resolve(reference, settings, say=say)
     spec = read_spec(checkpoint.folder, None if settings.task == "auto" else settings.task)
     precision = PRECISION_NAMES.get(settings.precision, settings.precision)
-    kind = choose(spec) if settings.engine == "auto" else settings.engine
+    kind = choose(spec, settings.device) if settings.engine == "auto" else settings.engine
     if kind != "static":  # a table has no attention
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
     room = settings.kept_weights_mb * 1_000_000
