@@ -16,6 +16,7 @@ from vecmill.engine.fake import FakeEngine
 from vecmill.errors import NetworkUnavailable
 from vecmill.model.source import resolve
 from vecmill.model.spec import ModelSpec, read_spec
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import Event, Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
@@ -76,7 +77,7 @@ def serve(tiny_spec: ModelSpec, events: Events) -> Iterator[Serve]:
     def make(engine: Engine | None = None, name: str = "tiny", **settings: object) -> ServedModel:
         engine = engine or load_engine("onnx", tiny_spec, threads=1)
         spec = engine.spec if isinstance(engine, FakeEngine) else tiny_spec
-        model = ServedModel(name, spec, engine, Settings(**settings), events)  # type: ignore[arg-type]
+        model = ServedModel(name, spec, Engines(engine), Settings(**settings), events)  # type: ignore[arg-type]
         models.append(model)
         return model
 

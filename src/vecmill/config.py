@@ -12,6 +12,7 @@ LEAST = {
     "hub_timeout_s": 0.0,
     "port": 0,
     "threads": 0,
+    "lanes": 0,
     "kept_weights_mb": 0,
     "batch_time_ms": 0.1,
     "batch_tokens": 1,
@@ -68,6 +69,9 @@ class Settings(FetchSettings):
         kept_weights_mb: Most megabytes (10^6 bytes) of quantised weights that are kept on disk for the next start,
             under the cache folder; 0 keeps none.
         threads: Threads of the engine; 0 means as many as this process may use.
+        lanes: Batches of a model that run at once, each on one thread; a batch that is alone runs on all threads. Lanes
+            need the weights a second time. 0 means as many as threads where that takes less than a tenth of the memory,
+            else 1; only the onnx and exported engines have more than one.
         precision: What weights are kept in. int8 is faster and a quarter of the memory, int4 smaller still and no
             faster; `vecmill verify` measures what they cost in quality. bfloat16 and float16 are the torch engine's.
             Other servers' names are understood: bitsandbytes means int8, gptq int4.
@@ -103,6 +107,7 @@ class Settings(FetchSettings):
     host: str = "127.0.0.1"
     port: int = 8080
     threads: int = 0
+    lanes: int = 0
     precision: Precision = "float32"
     kept_weights_mb: int = 20_000
     engine: Literal["auto", "onnx", "exported", "static", "torch"] = "auto"

@@ -28,7 +28,7 @@ async def faked(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator
 
 def busy(model: ServedModel) -> bool:
     """Whether the engine has been given a batch that it is not done with."""
-    return bool(model.runner._work.items)
+    return any(lane.items for lane in model.runner._lanes)
 
 
 async def chunks(size: int) -> AsyncIterator[bytes]:

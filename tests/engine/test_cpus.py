@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vecmill.engine import fake
-from vecmill.engine.base import load_engine, usable_cpus
+from vecmill.engine.base import load_engine, usable_cpus, usable_memory
 from vecmill.model.spec import ModelSpec
 
 
@@ -47,6 +47,22 @@ def test_no_binding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a system knows no binding, all CPUs count."""
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cpus(tmp_path / "absent") == 64
+
+
+@pytest.mark.parametrize(("limit", "wanted"), [("max\n", 4096), ("1024\n", 1024), ("8192\n", 4096), ("", 4096)])
+def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, wanted: int) -> None:
+    """The machine's memory counts, bounded by the container's limit; what is no limit bounds nothing."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 4, "SC_PAGE_SIZE": 1024}.__getitem__)
+    memory_max = tmp_path / "memory.max"
+    memory_max.write_text(limit)
+    assert usable_memory(memory_max) == wanted
+    assert usable_memory(tmp_path / "absent") == 4096
+
+
+def test_memory_that_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without such numbers has none to spare."""
+    monkeypatch.delattr(os, "sysconf")
+    assert usable_memory() == 0
 
 
 @pytest.mark.parametrize(("asked", "wanted"), [(0, 5), (3, 3)])

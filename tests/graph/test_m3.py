@@ -83,7 +83,7 @@ def test_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert calls == [ALL]
         for outputs in (("dense",), ("sparse",), ("sparse", "dense"), ("multi",)):
             list(embedder.encode(["the cat"], outputs))
-        engine = embedder._model.runner._work.engine
+        engine = embedder._model.runner._engines.wide
         assert isinstance(engine, OnnxEngine)
         assert list(engine._sessions) == [ALL]
 

@@ -140,7 +140,7 @@ def test_batches_are_halved(tmp_path: Path) -> None:
     with Embedder(str(folder), settings=Settings(threads=1, engine="torch", result_cache_mb=0)) as embedder:
         same = [TEXTS[0]] * 3 + [f"cat {word}" for word in ("dog", "sat", "mat", "the", "on")]
         wanted = embedder.embed(same)
-        engine: Any = embedder._model.runner._work.engine
+        engine: Any = embedder._model.runner._engines.wide
         engine._model = short = Short(engine._model, 2, cuda_error)
         assert embedder.embed(same) == pytest.approx(wanted, abs=1e-6)
         assert short.held

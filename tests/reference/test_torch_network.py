@@ -7,7 +7,6 @@ from typing import Any
 import headed
 import numpy as np
 import pytest
-import safetensors.torch
 from decoders import change_config
 from headed import PAIRS, SMALL, logits, save, save_encoder
 
@@ -197,12 +196,13 @@ def load(folder: Path, task: Any = "auto") -> Any:
 def rewrite(folder: Path, name: str, rows: int | None) -> None:
     """Take a tensor out of a checkpoint, or put one of so many rows in."""
     import torch
+    from safetensors.torch import load_file, save_file
 
     path = folder / "model.safetensors"
-    tensors = safetensors.torch.load_file(path)
+    tensors = load_file(path)
     tensors.pop(name, None)
     tensors |= {} if rows is None else {name: torch.ones(rows, 16)}
-    safetensors.torch.save_file(tensors, path, {"format": "pt"})
+    save_file(tensors, path, {"format": "pt"})
 
 
 def test_every_error_comes_before_ready(tmp_path: Path) -> None:

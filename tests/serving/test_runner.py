@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
 from vecmill.serving import runner as runner_module
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import BatchDone, Event, Events
 from vecmill.serving.execution import FEWEST_TOKENS
 from vecmill.serving.job import Job
@@ -27,7 +29,7 @@ WAIT_S = 10.0
 @pytest.fixture
 def runner(fake: FakeEngine, events: Events) -> Iterator[Runner]:
     """A runner on the fake engine, with room for 1,000 tokens."""
-    one = Runner("fake", fake, widths={"dense": DIMS}, limits=LIMITS, events=events)
+    one = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=LIMITS, events=events)
     yield one
     fake.gate.set()
     one.close()
@@ -115,7 +117,7 @@ def test_a_request_larger_than_the_queue_runs_when_nothing_waits(runner: Runner)
 
 def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
     """The batch that runs is finished, what still waits fails, and nothing is accepted any more."""
-    runner = Runner("fake", fake, widths={"dense": DIMS}, limits=LIMITS, events=events)
+    runner = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=LIMITS, events=events)
     first = held(runner, fake)
     waiting = runner.submit([ids(5, 5, 5)])
     closing = threading.Thread(target=runner.close)
@@ -152,12 +154,12 @@ def renewed(fake: FakeEngine, events: Events) -> Iterator[tuple[Runner, list[Fak
     """A runner that gets another engine, with the same faults, where one is lost; and the engines that it got."""
     engines: list[FakeEngine] = []
 
-    def renew() -> FakeEngine:
+    def renew() -> Engines:
         engines.append(FakeEngine(fake.spec, faults=fake.faults))
-        return engines[-1]
+        return Engines(engines[-1])
 
     limits = Limits(batch_tokens=64, max_queue_tokens=100_000, stall_s=0.2)
-    one = Runner("fake", fake, widths={"dense": DIMS}, limits=limits, events=events, renew=renew)
+    one = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=limits, events=events, renew=renew)
     yield one, engines
     fake.gate.set()
     one.close()
@@ -224,14 +226,21 @@ def test_short_memory_makes_batches_smaller(runner: Runner, fake: FakeEngine) ->
     assert runner._queue.batch_tokens == FEWEST_TOKENS
 
 
+@pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("fault", ["raise", "nan", "zero", "exit"])
-def test_a_thousand_faults(fake: FakeEngine, events: Events, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_thousand_faults(
+    fake: FakeEngine, events: Events, monkeypatch: pytest.MonkeyPatch, fault: str, lanes: int
+) -> None:
     """Under many faults every job ends, each with its own rows or its own error, and nothing is left."""
     fake.faults[BAD] = fault
-    engines = iter(lambda: FakeEngine(fake.spec, faults=fake.faults), None)
     limits = Limits(batch_tokens=64, max_queue_tokens=10**6)
     before = threading.active_count()
-    runner = Runner("fake", fake, widths={"dense": DIMS}, limits=limits, events=events, renew=lambda: next(engines))
+
+    def renew() -> Engines:
+        wide, narrow = (FakeEngine(fake.spec, faults=fake.faults) for _ in range(2))
+        return Engines(wide, narrow, lanes)
+
+    runner = Runner("fake", renew(), widths={"dense": DIMS}, limits=limits, events=events, renew=renew)
     monkeypatch.setattr(runner_module, "MOST_DEATHS", 10**6)
     rng = np.random.default_rng(0)
     jobs = []
@@ -268,6 +277,9 @@ def test_a_job_is_forgotten(runner: Runner) -> None:
         runner.submit([ids(3)]).future.result(WAIT_S)
         gone = weakref.ref(job)
         del job
+        deadline = time.monotonic() + WAIT_S
+        while gone() is not None and time.monotonic() < deadline:
+            time.sleep(0.001)  # the lane has yet to look into its queue
         assert gone() is None
     finally:
         gc.enable()

@@ -149,6 +149,28 @@ def test_room_and_price_come_from_the_cost_model() -> None:
     assert scheduler.waiting_cost == 0
 
 
+def test_who_wants_little_goes_first() -> None:
+    """Of requests that come at once the one whose batch costs less goes first; a heavier weight counts as less."""
+    scheduler = Scheduler[Owner](1000)
+    long, short, heavy = Owner(), Owner(), Owner()
+    scheduler.add(long, rows(*[30] * 10))
+    scheduler.add(short, rows(*[20] * 10))
+    scheduler.add(heavy, rows(*[40] * 10), weight=4.0)
+    assert [batch[0].owner for batch in drain(scheduler)] == [heavy, short, long]
+
+
+def test_a_batch_that_may_cost_little() -> None:
+    """Where a batch has a bound, a request with more than that left gives none, and mates do not pass it."""
+    scheduler = Scheduler[Owner](1000)
+    first, mate = Owner(), Owner()
+    scheduler.add(first, rows(10, 10))
+    scheduler.add(mate, rows(*[10] * 10))
+    assert scheduler.take(most=19.0) == []
+    assert lengths(scheduler.take(most=45.0)) == [10] * 4
+    assert scheduler.take(most=45.0) == []
+    assert lengths(scheduler.take()) == [10] * 8
+
+
 def test_what_is_put_back_comes_first() -> None:
     """Items that were taken and not answered stand before the rest of their request, in their order."""
     scheduler = Scheduler[Owner](8)

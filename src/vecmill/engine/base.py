@@ -94,13 +94,15 @@ ROWS_AND_NUMBERS = 2
 
 
 class Engine(Protocol):
-    """One loaded model. Owned by one thread.
+    """One loaded model.
 
     Attributes:
         weight_bytes: What its weights take in memory.
+        shared: Whether several threads may call `compute` at once.
     """
 
     weight_bytes: int
+    shared: bool = False
 
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output, each row independent of its mates.
@@ -229,3 +231,15 @@ def usable_cpus(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
         return max(1, min(cpus, int(quota) // int(period)))
     except (OSError, ValueError):  # no cgroup v2 here, or "max": no quota
         return cpus
+
+
+def usable_memory(memory_max: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes that this process may use: the machine's, bounded by the container's limit; 0 where none can tell."""
+    try:
+        bytes_there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return 0
+    try:
+        return min(bytes_there, int(memory_max.read_text()))
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return bytes_there

@@ -53,6 +53,8 @@ class ExportedEngine(Engine):
         CorruptFile: ONNX Runtime refuses it, or its rows have another width than the checkpoint says.
     """
 
+    shared = True
+
     def __init__(self, spec: ModelSpec, *, threads: int, precision: str = "float32") -> None:
         file = find_file(spec.transformer, precision)
         self._path = spec.transformer / file

@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,7 +45,7 @@ REFUSALS = tuple(kind for kind in _ERRORS if isinstance(kind, type) and issubcla
 
 
 class OnnxEngine(Engine):
-    """A checkpoint on ONNX Runtime.
+    """A checkpoint on ONNX Runtime, for any number of threads at once.
 
     Rows run in groups of equal length, so nothing is padded and no mask is needed.
 
@@ -59,6 +60,8 @@ class OnnxEngine(Engine):
         LoadError: As `vecmill.graph.build.build`; CorruptFile also when the session refuses the weights.
     """
 
+    shared = True
+
     def __init__(
         self, spec: ModelSpec, *, threads: int, precision: str = "float32", keep: tuple[Path, int] | None = None
     ) -> None:
@@ -70,14 +73,16 @@ class OnnxEngine(Engine):
         self._precision = precision
         self._keep = keep if precision != "float32" else None
         self._sessions: dict[tuple[Output, ...], ort.InferenceSession] = {}
+        self._opening = threading.Lock()
         self.weight_bytes = self._open(spec.native)
 
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output. Outputs that were never asked for have their graph built on the first call."""
         wanted = tuple(outputs)
-        if not any(set(wanted) <= set(given) for given in self._sessions):
-            self._refuse_others(wanted)
-            self.weight_bytes += self._open(wanted)
+        with self._opening:
+            if not any(set(wanted) <= set(given) for given in self._sessions):
+                self._refuse_others(wanted)
+                self.weight_bytes += self._open(wanted)
         summed = isinstance(self._spec.sparse, Splade) and self._spec.sparse.pooling == "sum"
         return batch.by_length(partial(self._run_singly if summed else self._run_equal, wanted))
 

@@ -97,7 +97,8 @@ class Execution:
             self.events(BatchDone(self.name, len(items), len(batch.ids), seconds, failed))
         for output, column in zip(outputs, columns, strict=True):
             self._check(output, column, len(items))
-        self.cost.saw(len(items), length, seconds)
+        if work.engine is work.engines.usual:
+            self.cost.saw(len(items), length, seconds)
         return columns
 
     def _check(self, output: Output, column: Column, count: int) -> None:

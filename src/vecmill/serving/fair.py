@@ -1,8 +1,9 @@
-"""Sharing one thing fairly, in virtual time (after Goyal, Vin and Cheng, start-time fair queueing, 1996).
+"""Sharing one thing fairly, in virtual time (Demers, Keshav and Shenker, weighted fair queueing, 1989).
 
-A flow's turn comes when it has had less than its share: its clock starts at the present and runs ahead by what it is
-served, divided by its weight, while the present runs by what is served, divided by the weights of all that wait. So one
-that comes late goes before the rest of one that has had much, and a stream of late ones does not starve it.
+A flow's clock starts at the present and runs ahead by what it is served, divided by its weight, while the present runs
+by what is served, divided by the weights of all that wait. The turn is of the flow whose clock would be least after it:
+so one that comes late, or wants little, goes before the rest of one that has had much, and a stream of them does not
+starve it, as its clock stands still meanwhile.
 """
 
 import heapq
@@ -10,16 +11,20 @@ from typing import Generic, TypeVar
 
 
 class Flow:
-    """One that waits for its turns. The fields are those of `Fair`.
+    """One that waits for its turns. The other fields are those of `Fair`.
 
     Args:
         weight: Its share, beside those of others.
+
+    Attributes:
+        ahead: What its next turn will cost; 0 where that is not known.
     """
 
-    __slots__ = ("clock", "turn", "waits", "weight")
+    __slots__ = ("ahead", "clock", "turn", "waits", "weight")
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
+        self.ahead = 0.0
         self.clock = 0.0
         self.turn = 0
         self.waits = False
@@ -57,6 +62,8 @@ class Fair(Generic[FlowT]):
         flow.waits = False
         self.waiting -= 1
         self._weights = self._weights - flow.weight if self.waiting else 0.0
+        if not self.waiting:
+            self._heap.clear()  # what is left of it would keep flows alive
 
     def charge(self, flow: FlowT, cost: float) -> None:
         """The flow is served, whether or not it was its turn."""
@@ -85,4 +92,4 @@ class Fair(Generic[FlowT]):
         flow.turn = self._turns
         self._turns += 1
         if flow.waits:
-            heapq.heappush(self._heap, (clock, flow.turn, flow))
+            heapq.heappush(self._heap, (clock + flow.ahead / flow.weight, flow.turn, flow))

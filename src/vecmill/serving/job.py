@@ -1,5 +1,6 @@
 """One request in flight, and what a runner's thread has in hand. Every job ends: columns, an error or cancellation."""
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -9,25 +10,30 @@ import numpy as np
 from vecmill.core import Output, Value
 from vecmill.engine.base import Column, Engine
 from vecmill.errors import RequestError
+from vecmill.serving.engines import Engines
 from vecmill.serving.scheduler import Item, Owner
 
 
 class Work:
-    """What a thread has in hand.
+    """What a lane's thread has in hand.
 
     Attributes:
-        engine: Its own.
+        express: Whether it is there for small requests, while all other lanes are busy.
+        engines: Those it computes with.
+        engine: The one of them that its batch runs on.
         items: Taken and not yet answered.
         running: Of these, what the engine was given last.
         began: When the batch that runs began, by the monotonic clock; 0 between batches.
-        expected_s: What that batch should take.
+        expected_s: What the batch in hand should take.
         abandoned: The thread was given up: whatever it still does is for nobody.
     """
 
-    __slots__ = ("abandoned", "began", "engine", "expected_s", "items", "running")
+    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "items", "running")
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engines: Engines, *, express: bool = False) -> None:
+        self.express = express
+        self.engines = engines
+        self.engine: Engine = engines.wide
         self.items: list[Item[Job]] = []
         self.running: list[Item[Job]] = []
         self.began = 0.0
@@ -36,7 +42,7 @@ class Work:
 
 
 class Job(Owner):
-    """One request in flight.
+    """One request in flight; several lanes may work on it.
 
     Args:
         inputs: How many it has.
@@ -51,7 +57,7 @@ class Job(Owner):
         future: Ends with `columns`, or with a RequestError. Cancelling it drops what is still queued.
     """
 
-    __slots__ = ("__weakref__", "columns", "future", "marks", "missing", "numbers", "outputs", "started")
+    __slots__ = ("__weakref__", "_lock", "columns", "future", "marks", "missing", "numbers", "outputs", "started")
 
     def __init__(
         self,
@@ -69,6 +75,7 @@ class Job(Owner):
             np.empty((inputs, width), dtype=np.float32) if width else [None] * inputs for width in widths
         ]
         self.missing = inputs
+        self._lock = threading.Lock()
         self.started = 0.0
         self.future: Future[list[Column]] = Future()
 
@@ -80,11 +87,19 @@ class Job(Owner):
         """One input is done."""
         for column, value in zip(self.columns, values, strict=True):
             column[row] = value
-        self.missing -= 1
-        if not self.missing and self.future.set_running_or_notify_cancel():
+        with self._lock:
+            self.missing -= 1
+            last = not self.missing and self._ends()
+        if last:
             self.future.set_result(self.columns)
 
     def fail(self, error: RequestError) -> None:
         """The job ends with an error; the first one counts."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
+        with self._lock:
+            first = self._ends()
+        if first:
             self.future.set_exception(error)
+
+    def _ends(self) -> bool:
+        """Whether the job ends now: not before and not by being cancelled."""
+        return not self.future.running() and not self.future.done() and self.future.set_running_or_notify_cancel()

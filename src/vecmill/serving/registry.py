@@ -12,17 +12,21 @@ from numpy.typing import NDArray
 
 from vecmill.config import PRECISION_NAMES, Settings
 from vecmill.core import Pair, Request
-from vecmill.engine.base import Batch, Engine, choose, load_engine
+from vecmill.engine.base import Batch, Engine, choose, load_engine, usable_cpus, usable_memory
 from vecmill.errors import BadSettings, LoadError, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
 from vecmill.model.spec import ModelSpec, read_spec, unscaled
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.wheel import cache_folder
 from vecmill.serving.cost import CostModel, calibrate
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
 log = logging.getLogger(__name__)
+
+SECOND_COPY = 0.1
+"""Lanes need the weights a second time: they are made where that takes no more than this part of the memory."""
 
 
 class Registry:
@@ -119,26 +123,19 @@ def load(
         spec = replace(spec, max_tokens=min(spec.max_tokens, settings.max_input_tokens))
     room = settings.kept_weights_mb * 1_000_000
     keep = (cache_folder(settings) / "weights", room) if room else None
-    renew = partial(
-        load_engine,
-        kind,
-        unscaled(spec),
-        threads=settings.threads,
-        precision=precision,
-        device=settings.device,
-        keep=keep,
-    )
-    engine = renew()
+    one = partial(load_engine, kind, unscaled(spec), precision=precision, device=settings.device, keep=keep)
+    renew = partial(open_engines, one, settings)
+    engines = renew()
     model = ServedModel(
         parse(reference).name,
         spec,
-        engine,
+        engines,
         settings,
         events,
         revision=checkpoint.revision,
         precision=precision,
         kind=kind,
-        cost=measure(engine, spec, settings),
+        cost=measure(engines, spec, settings),
         renew=renew,
     )
     warm_up(model)
@@ -146,8 +143,30 @@ def load(
     return model
 
 
-def measure(engine: Engine, spec: ModelSpec, settings: Settings) -> CostModel:
-    """What the engine's micro-batches cost.
+def open_engines(one: Callable[..., Engine], settings: Settings) -> Engines:
+    """An engine on all threads, and where lanes are wanted and fit into memory a second one that they share.
+
+    Args:
+        one: Makes an engine of `threads`.
+        settings: How many threads and lanes.
+
+    Raises:
+        LoadError: As `load_engine`.
+    """
+    threads = settings.threads or usable_cpus()
+    wide = one(threads=threads)
+    lanes = settings.lanes or (threads if wide.weight_bytes < SECOND_COPY * usable_memory() else 1)
+    if lanes == 1 or not wide.shared:
+        return Engines(wide)
+    try:
+        return Engines(wide, one(threads=1), lanes)
+    except BaseException:
+        wide.close()
+        raise
+
+
+def measure(engines: Engines, spec: ModelSpec, settings: Settings) -> CostModel:
+    """What the micro-batches of a model cost.
 
     Raises:
         UnsupportedModel: It fails on ids that are in the vocabulary.
@@ -155,14 +174,14 @@ def measure(engine: Engine, spec: ModelSpec, settings: Settings) -> CostModel:
     batch_s = settings.batch_time_ms / 1000
 
     def run(ids: NDArray[np.int32]) -> None:
-        engine.compute(Batch.pack(list(ids)), spec.native)
+        engines.usual.compute(Batch.pack(list(ids)), spec.native)
 
     try:
         return calibrate(run, batch_s=batch_s, max_tokens=spec.max_tokens, vocab_size=spec.vocab_size)
     except LoadError:
         raise
     except Exception as error:
-        engine.close()
+        engines.retire()
         raise UnsupportedModel(f"{spec.folder}: the engine fails: {error}") from error
 
 

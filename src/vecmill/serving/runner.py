@@ -1,7 +1,8 @@
-"""The thread that owns one engine, and the jobs that it works on. Every job ends: rows, an error or cancellation.
+"""The queue of one model and the lanes that work on it. Every job ends: rows, an error or cancellation.
 
-A thread that dies or stalls is replaced by another with a new engine. What it held is queued again, each input to run
-alone: the one that kills its thread a second time fails, the others have their answers.
+A lane is a thread that runs one batch after the other. One that dies or stalls is replaced, with new engines for all.
+What it held is queued again, each input to run alone: the one that kills its lane a second time fails, the others have
+their answers.
 """
 
 import logging
@@ -16,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
-from vecmill.engine.base import Engine
 from vecmill.errors import EngineFailed, Overloaded, RequestError, ShuttingDown
 from vecmill.serving.cost import CostModel
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution
 from vecmill.serving.job import Job, Work
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
 """A runner that loses so many threads in so short a time is broken, and stays it."""
+
+EXPRESS = 3.0
+"""A request need not wait for batches that take so many times longer than itself: it runs beside them."""
 
 STALLED = 30.0
 """A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
@@ -52,28 +56,28 @@ class Limits:
 
 
 class Runner:
-    """One engine, its queue and its thread.
+    """The engines of one model, their queue and their lanes.
 
     Args:
-        name: Served name, for events and the thread's name.
-        engine: Owned by the runner from here on.
+        name: Served name, for events and the threads' names.
+        engines: Owned by the runner from here on.
         widths: Output to the numbers of a value of it; 0 where they differ. What is not here is not given.
         limits: Of batches, of the queue, and of patience.
         events: Told of every batch.
         cost: What micro-batches cost, corrected from what runs; None goes by their tokens.
-        renew: Makes another engine where a thread is lost; None leaves the runner broken.
+        renew: Makes other engines where a lane is lost; None leaves the runner broken.
     """
 
     def __init__(
         self,
         name: str,
-        engine: Engine,
+        engines: Engines,
         *,
         widths: dict[Output, int],
         limits: Limits,
         events: Events,
         cost: CostModel | None = None,
-        renew: Callable[[], Engine] | None = None,
+        renew: Callable[[], Engines] | None = None,
     ) -> None:
         self._name = name
         self._widths = widths
@@ -82,12 +86,18 @@ class Runner:
         self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, self.cost.room if cost else None, self.cost.price)
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
+        self._wake_express = threading.Condition(self._lock)
         self._refusal: RequestError | None = None
         self._lost: list[float] = []
         self._renewing = False
         self._closing = threading.Event()
-        self._start(engine)
+        self._engines = engines
+        self._lanes: list[Work] = []
+        self._threads: list[threading.Thread] = []
+        with self._lock:
+            self._start()
         if limits.stall_s:
             threading.Thread(target=self._watch, name=f"watch {name}", daemon=True).start()
 
@@ -114,7 +124,7 @@ class Runner:
     @property
     def waiting_s(self) -> float:
         """Predicted seconds of all that waits."""
-        return self._queue.waiting_cost
+        return self._queue.waiting_cost / self._engines.lanes
 
     def submit(
         self,
@@ -144,26 +154,31 @@ class Runner:
             EngineFailed: The runner is broken.
         """
         job = Job(len(rows), outputs, [self._widths[output] for output in outputs], marks, numbers)
-        with self._wake:
+        with self._lock:
             self._admit(sum(map(len, rows)))
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
-            self._wake.notify_all()
+            self._wake.notify(len(rows))
+            self._wake_express.notify()
         weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
         job.future.add_done_callback(lambda _: self._forget(weakly()))
         return job
 
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
-        with self._wake:
+        with self._lock:
             self._refusal = self._refusal or ShuttingDown("the server is shutting down and takes no new work")
             self._closing.set()
             self._wake.notify_all()
-        self._thread.join()
+            self._wake_express.notify_all()
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join()
+        self._engines.retire()
 
     def _forget(self, job: Job | None) -> None:
         """A job has ended, whichever way: what is left of it in the queue, which keeps it, is for nobody."""
         if job is not None and job.queued:
-            with self._wake:
+            with self._lock:
                 self._queue.drop(job)
 
     def _admit(self, tokens: int) -> None:
@@ -180,11 +195,21 @@ class Runner:
             message = f"what waits takes {self.waiting_s:.1f} s, more than the limit of {self._limits.max_wait_s:g} s"
             raise Overloaded(message, retry_after_s=self.waiting_s - self._limits.max_wait_s)
 
-    def _start(self, engine: Engine) -> None:
-        """Begin a thread of its own for an engine."""
-        self._work = Work(engine)
-        self._thread = threading.Thread(target=self._main, args=(self._work,), name=f"runner {self._name}", daemon=True)
-        self._thread.start()
+    def _start(self) -> None:
+        """Begin the lanes that the present engines want and are not there. The lock is held."""
+        self._lanes = [work for work in self._lanes if not work.abandoned]
+        wanted = [False] * self._engines.lanes + [True] * (self._engines.narrow is not None)
+        for express in wanted:
+            if sum(work.express == express for work in self._lanes) < wanted.count(express):
+                self._begin(Work(self._engines, express=express))
+
+    def _begin(self, work: Work) -> None:
+        name = f"{'express ' if work.express else ''}runner {self._name}"
+        thread = threading.Thread(target=self._main, args=(work,), name=name, daemon=True)
+        self._lanes.append(work)
+        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+        work.engines.enter()
+        thread.start()
 
     def _main(self, work: Work) -> None:
         try:
@@ -197,31 +222,43 @@ class Runner:
                     done = set(map(id, items))
                     work.items = [item for item in work.items if id(item) not in done]
         except BaseException:
-            log.exception("the engine thread of %s died", self._name)
+            log.exception("an engine thread of %s died", self._name)
             self._lose(work, "died")
             return
         finally:
-            _close(work.engine)
+            work.engines.leave()
         if not work.abandoned:
             self._fail_all(ShuttingDown("the server shut down before this request was done"))
 
     def _next(self, work: Work) -> list[Item[Job]]:
-        """Wait for the next batch; empty when the runner closes or the thread was given up."""
-        with self._wake:
+        """Wait for the next batch; empty when the runner closes or the lane was given up."""
+        with self._lock:
             while self._refusal is None and not work.abandoned:
-                work.items = self._queue.take()
+                if work.engines is not self._engines:
+                    self._engines.enter()
+                    work.engines.leave()
+                    work.engines = self._engines
+                work.items = self._queue.take(self._most(work))
                 if work.items:
+                    alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
+                    work.engine = work.engines.of(alone=alone)
+                    work.expected_s = self.cost.seconds(len(work.items), len(work.items[0].ids))
                     return list(work.items)
-                self._wake.wait()
+                (self._wake_express if work.express else self._wake).wait()
         return []
 
+    def _most(self, work: Work) -> float:
+        """Predicted seconds that a lane's next batch may take; 0 where it has nothing to do."""
+        if not work.express:
+            return math.inf
+        return min(lane.expected_s if lane.items else 0.0 for lane in self._lanes if not lane.express) / EXPRESS
+
     def _lose(self, work: Work, how: str) -> None:
-        """A thread is lost: queue again what it held, and begin another."""
-        with self._wake:
+        """A lane is lost: queue again what it held, and begin another."""
+        with self._lock:
             if work.abandoned:
                 return
             work.abandoned = True
-            self._renewing = True
             now = time.monotonic()
             self._lost = [one for one in self._lost if now - one < DEATHS_WITHIN_S] + [now]
             held, work.items = work.items, []
@@ -231,24 +268,33 @@ class Runner:
             if guilty is not None:
                 guilty.owner.fail(EngineFailed(f"input {guilty.owner.number(guilty.row)}: the engine {how} over it"))
             self._queue.put_back([item for item in held if item is not guilty and not item.owner.future.done()])
+            self._wake.notify_all()
+            self._wake_express.notify_all()
+            if self._refusal is not None:
+                self._fail_all(self._refusal)  # lanes take nothing any more
+                return
+            if self._renewing:
+                return  # what is on its way is for this lane too
+            self._renewing = True
         threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True).start()
 
     def _replace(self) -> None:
-        engine = self._another()
-        if engine is None:
+        engines = self._others()
+        if engines is None:
             self._fail_all(EngineFailed(f"the engine of {self._name!r} has stopped; restart the server"))
             return
-        with self._wake:
+        with self._lock:
             self._renewing = False
             if self._refusal is None:
                 log.warning("the engine of %s was replaced", self._name)
-                self._start(engine)
-                return
-        engine.close()
-        self._fail_all(ShuttingDown("the server shut down before this request was done"))
+                engines, self._engines = self._engines, engines
+                self._start()
+            else:
+                self._fail_all(self._refusal)
+        engines.retire()
 
-    def _another(self) -> Engine | None:
-        """A new engine; None where there is none, or too many were lost already."""
+    def _others(self) -> Engines | None:
+        """New engines; None where there are none, or too many lanes were lost already."""
         if self._renew is None or len(self._lost) > MOST_DEATHS:
             return None
         try:
@@ -258,23 +304,23 @@ class Runner:
             return None
 
     def _watch(self) -> None:
-        """Give up a thread whose batch takes far too long."""
+        """Give up a lane whose batch takes far too long."""
         while not self._closing.wait(self._limits.stall_s / 4):
-            work = self._work
-            began, expected = work.began, work.expected_s
-            if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
-                log.error("the engine of %s has not come back from a batch", self._name)
-                self._lose(work, "stalled")
+            for work in list(self._lanes):
+                began, expected = work.began, work.expected_s
+                if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
+                    log.error("the engine of %s has not come back from a batch", self._name)
+                    self._lose(work, "stalled")
 
     def _fail_all(self, error: RequestError) -> None:
-        """End every job that still waits; after this `submit` refuses."""
-        with self._wake:
+        """End every job that still waits; after this `submit` refuses and lanes end."""
+        with self._lock:
             self._refusal = self._refusal or error
-            left, self._work.items = self._work.items or self._queue.take(), []
-            while left:
+            self._wake.notify_all()
+            self._wake_express.notify_all()
+            while left := self._queue.take():
                 for item in left:
                     item.owner.fail(error)
-                left = self._queue.take()
 
 
 def _together(items: list[Item[Job]]) -> list[list[Item[Job]]]:
@@ -283,10 +329,3 @@ def _together(items: list[Item[Job]]) -> list[list[Item[Job]]]:
     for number, item in enumerate(items):
         groups.setdefault(number if item.deaths else item.owner.outputs, []).append(item)
     return list(groups.values())
-
-
-def _close(engine: Engine) -> None:
-    try:
-        engine.close()
-    except Exception:
-        log.exception("an engine could not be closed")

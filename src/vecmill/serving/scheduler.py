@@ -8,6 +8,7 @@ A micro-batch is the first item of the request whose turn it is, then items of t
 in order of arrival, each charged to its request and tenant.
 """
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -132,23 +133,30 @@ class Scheduler(Generic[OwnerT]):
                 self._enter(owner, owner.tenant)
             owner.queued += 1
 
-    def take(self) -> list[Item[OwnerT]]:
-        """The next micro-batch, of inputs of one length; empty when nothing waits."""
+    def take(self, most: float = math.inf) -> list[Item[OwnerT]]:
+        """The next micro-batch, of inputs of one length; empty when nothing waits.
+
+        Args:
+            most: What it may cost; empty also where what is left of the request whose turn it is costs more.
+        """
         tenant = self._turns.first()
         owner = tenant.requests.first() if tenant is not None else None
         if owner is None:
             return []
         length = len(next(_queued(owner.order)).ids)
-        room = self.room(length)
+        price = self._price(length)
+        if owner.queued * price > most:
+            return []
+        room = self.room(length) if most == math.inf else min(self.room(length), int(most / price))
         mates: Iterator[Item[OwnerT]]
         mates = chain(_queued(owner.lines[length]), _queued(self._lines[length]))  # type: ignore[arg-type]
         batch: list[Item[OwnerT]] = []
         while len(batch) < room and (item := next(mates, None)):
             self._remove(item)
             batch.append(item)
-        price = self._price(length)
         for served, items in Counter(item.owner for item in batch).items():
             if served.tenant is not None:
+                served.ahead = self._ahead(served)
                 served.tenant.requests.charge(served, price * items)
                 self._turns.charge(served.tenant, price * items)
         self._tidy(length)
@@ -189,8 +197,17 @@ class Scheduler(Generic[OwnerT]):
             tenant.weight = share
         return tenant
 
+    def _ahead(self, owner: Owner) -> float:
+        """What the owner's part of its next batch costs."""
+        item = next(_queued(owner.order), None)
+        if item is None:
+            return 0.0
+        length = len(item.ids)
+        return min(self.room(length), owner.queued) * self._price(length)
+
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
         owner.tenant = tenant
+        owner.ahead = self._ahead(owner)
         tenant.requests.enter(owner)
         if not tenant.waits:
             self._turns.enter(tenant)

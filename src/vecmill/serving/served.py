@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from vecmill.config import Settings
 from vecmill.core import Options, Output, Request, Result, Timings, nothing
-from vecmill.engine.base import Column, Engine, usable_cpus
+from vecmill.engine.base import Column, usable_cpus
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
 from vecmill.serving.cache import Cache, Plan, plan, remember
 from vecmill.serving.cost import CostModel
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, vectors
 from vecmill.serving.job import Job
@@ -43,21 +44,21 @@ class ServedModel:
     Args:
         name: Served name.
         spec: What it is.
-        engine: Owned from here on; of `unscaled(spec)`, as this scales vectors itself.
+        engines: Owned from here on; of `unscaled(spec)`, as this scales vectors itself.
         settings: Limits.
         events: Told of every batch.
         revision: Where the files come from, for people.
         precision: What the weights are kept in, for people.
         kind: The engine's key in `ENGINES`, for people.
         cost: What its micro-batches cost.
-        renew: Makes another engine where this one is lost.
+        renew: Makes other engines where these are lost.
     """
 
     def __init__(  # noqa: PLR0913 (all but the first five are named)
         self,
         name: str,
         spec: ModelSpec,
-        engine: Engine,
+        engines: Engines,
         settings: Settings,
         events: Events,
         *,
@@ -65,7 +66,7 @@ class ServedModel:
         precision: str = "float32",
         kind: str = "onnx",
         cost: CostModel | None = None,
-        renew: Callable[[], Engine] | None = None,
+        renew: Callable[[], Engines] | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -77,7 +78,7 @@ class ServedModel:
         self.prepare = Preparing(name, spec, self.tokenizer, settings)
         self.runner = Runner(
             name,
-            engine,
+            engines,
             widths={output: spec.width(output) for output in spec.outputs},
             limits=Limits(
                 batch_tokens=settings.batch_tokens,
@@ -91,7 +92,7 @@ class ServedModel:
         )
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
         self._cache = Cache(room, settings.result_cache_ttl_s) if room else None
-        self.weight_bytes = engine.weight_bytes
+        self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
 
