@@ -83,6 +83,9 @@ def serve(tiny_spec: ModelSpec, events: Events) -> Iterator[Serve]:
 
     yield make
     for model in models:
+        for engine in (model.runner._engines.wide, model.runner._engines.narrow):
+            if isinstance(engine, FakeEngine):
+                engine.gate.set()
         model.close()
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +24,7 @@ LEAST = {
     "result_cache_ttl_s": 0.0,
     "max_input_tokens": 8,
     "max_body_bytes": 1024,
+    "request_timeout_s": 0.0,
     "drain_notice_s": 0.0,
     "drain_timeout_s": 0.0,
 }
@@ -96,6 +97,12 @@ class Settings(FetchSettings):
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
         max_body_bytes: Most bytes of a request body.
+        api_key: What requests have to send as `authorization: Bearer KEY` (or api-key, x-api-key); empty asks for none.
+            Better given in the environment: command lines are for all to see.
+        tenants: A TOML file with a table for each tenant: its `keys`, and its `weight` (1 unless given), by which it
+            shares each model with the others. Its keys are accepted besides `api_key`.
+        request_timeout_s: Seconds after which a request that is not done is given up and answered with 504; 0 waits as
+            long as the client does. A request's x-request-timeout header can only shorten it.
         token_ids: How arrays of token ids are read: by evidence (auto), as the model's own (native), as OpenAI's
             cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
         drain_notice_s: Seconds after the first SIGTERM for which work is still taken while /ready says 503 already: for
@@ -123,6 +130,9 @@ class Settings(FetchSettings):
     max_inputs: int = 2048
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024
+    api_key: str = field(default="", repr=False)
+    tenants: Path | None = None
+    request_timeout_s: float = 0.0
     token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"
     drain_notice_s: float = 0.0
     drain_timeout_s: float = 30.0

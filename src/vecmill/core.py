@@ -1,5 +1,6 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -94,6 +95,26 @@ class Options:
     raw_scores: bool = False
     no_store: bool = False
     instruction: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, and on which terms.
+
+    Attributes:
+        tenant: Whose share of the engine it takes.
+        share: The tenant's weight beside other tenants.
+        weight: The request's weight beside the tenant's others.
+        timeout_s: Seconds after which nobody waits for the answer.
+    """
+
+    tenant: str = ""
+    share: float = 1.0
+    weight: float = 1.0
+    timeout_s: float = math.inf
+
+
+ANYONE = Caller()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ VecmillError
     │   ├── TooManyInputs             more than a request may hold
     │   ├── InputTooLong              longer than the model's limit, and truncation refused
     │   └── WrongTask                 the model is of another kind
+    ├── Unauthorized              no API key, or none that is known
     ├── UnknownModel              no model of that name is served here
     ├── UnknownRoute              no such path
     ├── MethodNotAllowed          the path exists, the method does not
@@ -26,6 +27,7 @@ VecmillError
     ├── UnsupportedMediaType      not JSON by its own account
     ├── Overloaded                the queue is full: come back after `retry_after_s`
     ├── ModelLoading              a model of that name is on its way: come back after `retry_after_s`
+    ├── TimedOut                  it was not done within the time that it had
     ├── ShuttingDown              the server drains
     └── EngineFailed              our fault: the engine raised, or its numbers are no vector
 """
@@ -140,6 +142,10 @@ class WrongTask(InvalidRequest):
         super().__init__(f"model {model!r} gives {' and '.join(given)}, not {wanted}", param="model", code="wrong_task")
 
 
+class Unauthorized(RequestError):
+    """There is no API key, or none that is known."""
+
+
 class UnknownModel(RequestError):
     """No model of that name is served here."""
 
@@ -192,6 +198,10 @@ class ModelLoading(RequestError):
     """
 
     retry_after_s = 1.0
+
+
+class TimedOut(RequestError):
+    """The request was not done within the time that its caller or the server gave it."""
 
 
 class ShuttingDown(RequestError):

@@ -15,6 +15,8 @@ from vecmill.serving.registry import Registry
 
 LONG = "the cat sat on the mat " * 20
 
+NOBODY = ("tenant", "")
+
 
 @pytest.fixture
 async def two(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator[httpx.AsyncClient]:
@@ -42,8 +44,8 @@ async def test_a_request_moves_the_counts(two: httpx.AsyncClient) -> None:
     page = await numbers(two)
     model, route = (("model", "two"),), (("model", "two"), ("route", "/v1/embeddings"))
     assert page["vecmill_requests_total", (*route, ("status", "200"))] == 1
-    assert page["vecmill_inputs_total", model] == 3
-    assert page["vecmill_tokens_total", model] == 84
+    assert page["vecmill_inputs_total", (*model, NOBODY)] == 3
+    assert page["vecmill_tokens_total", (*model, NOBODY)] == 84
     assert page["vecmill_truncated_inputs_total", model] == 2
     assert page["vecmill_request_seconds_count", route] == 1
     assert page["vecmill_request_seconds_sum", route] > 0
@@ -62,10 +64,10 @@ async def test_every_kind_of_answer_is_counted(serve: Serve, tiny_spec: ModelSpe
         instances = [{"inputs": "a", "model": "tiny"}, {"inputs": ["a", "b"], "model": "tiny"}]
         await client.post("/vertex", json={"instances": instances})
         page = await numbers(client)
-    assert page["vecmill_inputs_total", (("model", "judge"),)] == 2
-    assert page["vecmill_tokens_total", (("model", "judge"),)] == 10
+    assert page["vecmill_inputs_total", (("model", "judge"), NOBODY)] == 2
+    assert page["vecmill_tokens_total", (("model", "judge"), NOBODY)] == 10
     assert page["vecmill_requests_total", (("model", "judge"), ("route", "/tei/rerank"), ("status", "200"))] == 1
-    assert page["vecmill_inputs_total", (("model", "tiny"),)] == 3
+    assert page["vecmill_inputs_total", (("model", "tiny"), NOBODY)] == 3
     assert page["vecmill_requests_total", (("model", "tiny"), ("route", "/vertex"), ("status", "200"))] == 1
 
 

@@ -12,11 +12,12 @@ from vecmill.config import Settings
 from vecmill.engine.base import Batch
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.serving import registry
+from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.registry import open_engines
-from vecmill.serving.runner import Limits, Runner
+from vecmill.serving.runner import Runner
 
 DIMS = 16
 WAIT_S = 10.0

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
 from vecmill.serving import runner as runner_module
+from vecmill.serving.admission import Limits
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import BatchDone, Event, Events
 from vecmill.serving.execution import FEWEST_TOKENS
 from vecmill.serving.job import Job
-from vecmill.serving.runner import MOST_DEATHS, Limits, Runner
+from vecmill.serving.runner import MOST_DEATHS, Runner
 
 DIMS = 16
 BAD = 7

@@ -11,6 +11,7 @@ from starlette.routing import Route as Mounted
 from starlette.types import ASGIApp
 
 from vecmill.api.admin import Admin
+from vecmill.api.callers import Callers
 from vecmill.api.dialect import Dialect, by_path
 from vecmill.api.dialects.cohere import COHERE
 from vecmill.api.dialects.infinity import INFINITY
@@ -42,14 +43,18 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
 
     Args:
         registry: The models; they may still be loading.
-        settings: Limits.
+        settings: Limits, and who may ask.
         events: Told of answers; metrics subscribe to it here.
+
+    Raises:
+        BadSettings: As `Callers`.
     """
+    callers = Callers(settings)
     metrics = Metrics(registry)
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
     routes = [
-        Mounted(path, Endpoint(choices, registry, max_body_bytes=settings.max_body_bytes, encoding=encoding))
+        Mounted(path, Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding))
         for (path, _), choices in by_path(DIALECTS).items()
     ]
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked

@@ -82,6 +82,7 @@ class Dialect:
 
 STATUSES: dict[type[errors.VecmillError], int] = {
     errors.InvalidRequest: 400,
+    errors.Unauthorized: 401,
     errors.UnknownModel: 404,
     errors.UnknownRoute: 404,
     errors.MethodNotAllowed: 405,
@@ -90,6 +91,7 @@ STATUSES: dict[type[errors.VecmillError], int] = {
     errors.Overloaded: 429,
     errors.ModelLoading: 503,
     errors.ShuttingDown: 503,
+    errors.TimedOut: 504,
     errors.EngineFailed: 500,
     errors.VecmillError: 500,
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,13 +11,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from vecmill.api.callers import Callers
 from vecmill.api.decode import decode, decode_query, keys_of
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer, ListRequest, ModelInfo, Several, Tokenized
-from vecmill.core import Request, Result
-from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
+from vecmill.core import Caller, Request, Result
+from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, TimedOut, Unauthorized, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
 
@@ -42,15 +43,23 @@ class Endpoint:
     Args:
         choices: What may be meant; the first whose `when` holds is, else the last.
         registry: The models.
+        callers: Who may ask, and on which terms.
         max_body_bytes: Most bytes of a body.
         encoding: Where large answers are encoded.
     """
 
     def __init__(
-        self, choices: Sequence[tuple[Dialect, Route]], registry: Registry, *, max_body_bytes: int, encoding: Executor
+        self,
+        choices: Sequence[tuple[Dialect, Route]],
+        registry: Registry,
+        callers: Callers,
+        *,
+        max_body_bytes: int,
+        encoding: Executor,
     ) -> None:
         self._choices = [Choice(*choice, msgspec.json.Decoder(choice[1].body)) for choice in choices]
         self._registry = registry
+        self._callers = callers
         self._max_body_bytes = max_body_bytes
         self._encoding = encoding
         self._asked = choices[0][1].method
@@ -61,10 +70,12 @@ class Endpoint:
         trace.route = choice.route.paths[0]
         try:
             incoming = Incoming(scope, receive)
+            caller = self._callers(incoming.headers)
+            trace.tenant = caller.tenant
             given = await self._read(incoming)
             choice = self._choose(given, incoming)
             trace.route = choice.route.paths[0]
-            response = await self._answer(choice, given, incoming, trace)
+            response = await self._answer(choice, given, incoming, trace, caller)
         except InvalidRequest as failure:
             response = error_response(choice.dialect, failure.about(choice.route.inputs))
         except VecmillError as failure:
@@ -89,7 +100,7 @@ class Endpoint:
         keys = keys_of(given)
         return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
 
-    async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace) -> Response:
+    async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> Response:
         route = choice.route
         body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
@@ -100,7 +111,7 @@ class Endpoint:
         if not isinstance(ask, ListRequest | Several):
             trace.model = self._registry.get(ask.model).name
         with incoming.watch():
-            result = await answer(ask, self._registry)
+            result = await _in_time(answer(ask, self._registry, caller), caller.timeout_s)
         headers = route.headers(body, result)
         parts = result if isinstance(result, list) else [result]
         trace.results = [part for part in parts if isinstance(part, Result)]
@@ -114,6 +125,16 @@ class Endpoint:
         if _numbers(result) <= INLINE_NUMBERS:
             return route.render(body, result)
         return await asyncio.get_running_loop().run_in_executor(self._encoding, route.render, body, result)
+
+
+async def _in_time(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> Answer:
+    """The answer, unless it takes too long; then what still waits for it is dropped."""
+    if timeout_s == math.inf:
+        return await answering
+    try:
+        return await asyncio.wait_for(answering, timeout_s)
+    except TimeoutError:
+        raise TimedOut(f"the request was not done within {timeout_s:g} s, the time that it had") from None
 
 
 def _numbers(result: Answer) -> int:
@@ -138,6 +159,10 @@ def error_response(dialect: Dialect, error: VecmillError) -> Response:
     if retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(retry_after_s)))
         headers["retry-after-ms"] = str(max(1, round(retry_after_s * 1000)))
+    if isinstance(error, TimedOut):
+        headers["x-should-retry"] = "false"  # nobody waits any more; OpenAI's and other SDKs would try again
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
     return Response(reply.body, reply.status, headers, media_type="application/json")

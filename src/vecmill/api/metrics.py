@@ -58,8 +58,9 @@ class Metrics:
         self._stages = Histogram(
             "vecmill_stage_seconds", "Seconds of a request by stage", ["model", "stage"], buckets=SECONDS, registry=to
         )
-        self._inputs = Counter("vecmill_inputs", "Inputs embedded", one, registry=to)
-        self._tokens = Counter("vecmill_tokens", "Tokens embedded", one, registry=to)
+        whose = ["model", "tenant"]
+        self._inputs = Counter("vecmill_inputs", "Inputs embedded", whose, registry=to)
+        self._tokens = Counter("vecmill_tokens", "Tokens embedded", whose, registry=to)
         self._truncated = Counter("vecmill_truncated_inputs", "Inputs cut to the limit", one, registry=to)
         self._batch_seconds = Histogram(
             "vecmill_batch_seconds", "Seconds of a batch", one, buckets=SECONDS, registry=to
@@ -87,8 +88,8 @@ class Metrics:
         self._of(self._seconds, event.model, event.route).observe(event.timings.total_s)
         self._of(self._stages, event.model, "tokenize").observe(event.timings.tokenize_s)
         self._of(self._stages, event.model, "compute").observe(event.timings.compute_s)
-        self._of(self._inputs, event.model).inc(event.inputs)
-        self._of(self._tokens, event.model).inc(event.tokens)
+        self._of(self._inputs, event.model, event.tenant).inc(event.inputs)
+        self._of(self._tokens, event.model, event.tenant).inc(event.tokens)
         self._of(self._truncated, event.model).inc(event.truncated)
 
     def _batch(self, event: BatchDone) -> None:

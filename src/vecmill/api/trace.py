@@ -20,22 +20,25 @@ class Trace:
         request_id: The caller's x-request-id, or one of ours.
         route: Canonical path of the route; "" where none was found.
         model: Served name; "" where the request named none that is served.
+        tenant: Whose request it is; "" where no keys are asked for, or none was right.
         results: The answers with numbers; none where there is none, several where one request held several.
     """
 
     request_id: str
     route: str = ""
     model: str = ""
+    tenant: str = ""
     results: list[Result] = field(default_factory=list)
 
     def done(self, status: int) -> RequestDone:
         """The event of a request answered with this status."""
         if not self.results:
-            return RequestDone(self.model, self.route, status)
+            return RequestDone(self.model, self.route, status, self.tenant)
         return RequestDone(
             self.model,
             self.route,
             status,
+            self.tenant,
             inputs=sum(len(one.tokens) for one in self.results),
             tokens=sum(sum(one.tokens) for one in self.results),
             truncated=sum(one.truncated for one in self.results),

@@ -18,14 +18,14 @@ from vecmill.asks import (
     Tokenized,
     TokenizeRequest,
 )
-from vecmill.core import Options
+from vecmill.core import ANYONE, Caller, Options
 from vecmill.errors import WrongTask
 from vecmill.model.pieces import pieces, spelled
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
 
 
-async def answer(ask: Ask, registry: Registry) -> Answer:
+async def answer(ask: Ask, registry: Registry, caller: Caller = ANYONE) -> Answer:
     """Answer a question from an event loop.
 
     Raises:
@@ -35,8 +35,8 @@ async def answer(ask: Ask, registry: Registry) -> Answer:
     if isinstance(ask, ListRequest):
         return [describe(model) for model in registry]
     if isinstance(ask, Several):
-        return await _together(ask, registry)
-    return await _one(ask, registry.get(ask.model))
+        return await _together(ask, registry, caller)
+    return await _one(ask, registry.get(ask.model), caller)
 
 
 def describe(model: ServedModel) -> ModelInfo:
@@ -68,7 +68,7 @@ def describe(model: ServedModel) -> ModelInfo:
     )
 
 
-async def _one(ask: One, model: ServedModel) -> Answer:
+async def _one(ask: One, model: ServedModel, caller: Caller) -> Answer:
     match ask:
         case TokenizeRequest():
             return await _tokenize(model, ask)
@@ -81,9 +81,9 @@ async def _one(ask: One, model: ServedModel) -> Answer:
                 raise WrongTask(
                     model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.spec.outputs
                 )
-            return await model.submit(ask.readings[model.spec.task]())
+            return await model.submit(ask.readings[model.spec.task](), caller)
         case _:
-            return await model.submit(ask)
+            return await model.submit(ask, caller)
 
 
 async def _tokenize(model: ServedModel, ask: TokenizeRequest) -> Tokenized:
@@ -103,8 +103,8 @@ async def _detokenize(model: ServedModel, ask: DetokenizeRequest) -> Detokenized
     return Detokenized(model=model.name, texts=await model.aside(lambda: [spell(ids) for ids in ask.arrays]))
 
 
-async def _together(ask: Several, registry: Registry) -> Answer:
-    tasks = [asyncio.ensure_future(answer(part, registry)) for part in ask.parts]
+async def _together(ask: Several, registry: Registry, caller: Caller) -> Answer:
+    tasks = [asyncio.ensure_future(answer(part, registry, caller)) for part in ask.parts]
     try:
         return await asyncio.gather(*tasks)
     finally:

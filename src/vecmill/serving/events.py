@@ -16,6 +16,7 @@ class RequestDone:
         model: Served name; "" where the request named none that is served.
         route: The path's template.
         status: HTTP status of the answer.
+        tenant: Whose request it was; "" where there are no tenants.
         inputs: Texts in it; 0 where it failed.
         tokens: Tokens that went through the model.
         truncated: Inputs cut to the limit.
@@ -25,6 +26,7 @@ class RequestDone:
     model: str
     route: str
     status: int
+    tenant: str = ""
     inputs: int = 0
     tokens: int = 0
     truncated: int = 0

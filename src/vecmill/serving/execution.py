@@ -106,3 +106,11 @@ class Execution:
         shape = column.shape if width and isinstance(column, np.ndarray) else (len(column), width)
         if shape != (count, width):
             raise ValueError(f"the engine returned {shape} of {output}, wanted {(count, width)}")
+
+
+def together(items: list[Item[Job]]) -> list[list[Item[Job]]]:
+    """Items that run together: those that want the same outputs; each alone over which a thread was lost before."""
+    groups: dict[object, list[Item[Job]]] = {}
+    for number, item in enumerate(items):
+        groups.setdefault(number if item.deaths else item.owner.outputs, []).append(item)
+    return list(groups.values())

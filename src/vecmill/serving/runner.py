@@ -11,17 +11,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
-from vecmill.errors import EngineFailed, Overloaded, RequestError, ShuttingDown
+from vecmill.errors import EngineFailed, RequestError, ShuttingDown
+from vecmill.serving.admission import Limits, admit
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.execution import Execution
+from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
 from vecmill.serving.scheduler import Item, Scheduler
 
@@ -36,23 +36,6 @@ EXPRESS = 3.0
 
 STALLED = 30.0
 """A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a runner takes on.
-
-    Attributes:
-        batch_tokens: Most tokens of a micro-batch.
-        max_queue_tokens: Most tokens that may wait.
-        max_wait_s: Longest predicted time for all that waits, beyond which nothing more may.
-        stall_s: Seconds after which a batch may count as stalled; 0 never.
-    """
-
-    batch_tokens: int
-    max_queue_tokens: int
-    max_wait_s: float = math.inf
-    stall_s: float = 0.0
 
 
 class Runner:
@@ -185,15 +168,7 @@ class Runner:
         if self._refusal is not None:
             raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
         waiting = self._queue.waiting_tokens
-        if not waiting:
-            return
-        if waiting + tokens > self._limits.max_queue_tokens:
-            excess = min(waiting + tokens - self._limits.max_queue_tokens, waiting)
-            message = f"{waiting} tokens wait and {tokens} more would pass the limit of {self._limits.max_queue_tokens}"
-            raise Overloaded(message, retry_after_s=excess / waiting * self.waiting_s)
-        if self.waiting_s > self._limits.max_wait_s:
-            message = f"what waits takes {self.waiting_s:.1f} s, more than the limit of {self._limits.max_wait_s:g} s"
-            raise Overloaded(message, retry_after_s=self.waiting_s - self._limits.max_wait_s)
+        admit(tokens, self._limits, waiting=waiting, waiting_s=self.waiting_s)
 
     def _start(self) -> None:
         """Begin the lanes that the present engines want and are not there. The lock is held."""
@@ -214,7 +189,7 @@ class Runner:
     def _main(self, work: Work) -> None:
         try:
             while batch := self._next(work):
-                for items in _together(batch):
+                for items in together(batch):
                     work.running = items
                     self._execution.run(items, work)
                     if work.abandoned:
@@ -282,6 +257,7 @@ class Runner:
         engines = self._others()
         if engines is None:
             self._fail_all(EngineFailed(f"the engine of {self._name!r} has stopped; restart the server"))
+            self._engines.retire()
             return
         with self._lock:
             self._renewing = False
@@ -321,11 +297,3 @@ class Runner:
             while left := self._queue.take():
                 for item in left:
                     item.owner.fail(error)
-
-
-def _together(items: list[Item[Job]]) -> list[list[Item[Job]]]:
-    """Items that run together: those that want the same outputs; each alone over which a thread was lost before."""
-    groups: dict[object, list[Item[Job]]] = {}
-    for number, item in enumerate(items):
-        groups.setdefault(number if item.deaths else item.owner.outputs, []).append(item)
-    return list(groups.values())

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
-from vecmill.core import Options, Output, Request, Result, Timings, nothing
+from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, usable_cpus
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
+from vecmill.serving.admission import Limits
 from vecmill.serving.cache import Cache, Plan, plan, remember
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
@@ -24,7 +25,7 @@ from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, vectors
 from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
-from vecmill.serving.runner import Limits, Runner
+from vecmill.serving.runner import Runner
 
 Made = TypeVar("Made")
 
@@ -96,7 +97,7 @@ class ServedModel:
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
 
-    async def submit(self, request: Request) -> Result:
+    async def submit(self, request: Request, caller: Caller = ANYONE) -> Result:
         """Answer a request from an event loop. Cancelling the call drops what is still queued.
 
         Raises:
@@ -104,7 +105,8 @@ class ServedModel:
         """
         if self._by_maxsim(request):
             queries, documents = maxsim.split(request)
-            return maxsim.join(request, *await asyncio.gather(self.submit(queries), self.submit(documents)))
+            both = asyncio.gather(self.submit(queries, caller), self.submit(documents, caller))
+            return maxsim.join(request, *await both)
         started = time.perf_counter()
         request = self._meant(request)
         if is_small(request):
@@ -112,7 +114,7 @@ class ServedModel:
         else:
             prepared = await self.aside(partial(self.prepare, request))
         ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask)
+        job = self._queue(request, prepared, ask, caller)
         given = await asyncio.wrap_future(job.future) if job else []
         return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
 
@@ -129,7 +131,7 @@ class ServedModel:
         request = self._meant(request)
         prepared = self.prepare(request)
         ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask)
+        job = self._queue(request, prepared, ask, ANYONE)
         given = job.future.result() if job else []
         return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
 
@@ -149,14 +151,22 @@ class ServedModel:
     def _cache_for(self, request: Request) -> Cache | None:
         return None if request.options.no_store else self._cache
 
-    def _queue(self, request: Request, prepared: Prepared, ask: Plan) -> Job | None:
+    def _queue(self, request: Request, prepared: Prepared, ask: Plan, caller: Caller) -> Job | None:
         """Ask the engine what is not known; None where all of it is."""
         if not ask.asked:
             return None
         tokens = [prepared.tokens[place] for place in ask.asked]
         marks = [one.mark for one in tokens] if self.spec.mark else None
         numbers = None if ask.whole else ask.asked
-        return self.runner.submit([one.ids for one in tokens], request.outputs, marks, numbers=numbers)
+        return self.runner.submit(
+            [one.ids for one in tokens],
+            request.outputs,
+            marks,
+            numbers=numbers,
+            tenant=caller.tenant,
+            share=caller.share,
+            weight=caller.weight,
+        )
 
     def _columns(self, request: Request, ask: Plan, given: list[Column]) -> list[Column]:
         """Columns of all inputs; what is new is remembered."""

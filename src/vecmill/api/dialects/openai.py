@@ -111,6 +111,7 @@ def render(body: EmbeddingsBody, result: Result) -> bytes:
 STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
     errors.InputTooLong: (400, "invalid_request_error", None),
     errors.InvalidRequest: (400, "invalid_request_error", None),
+    errors.Unauthorized: (401, "invalid_request_error", "invalid_api_key"),
     errors.UnknownModel: (404, "invalid_request_error", "model_not_found"),
     errors.UnknownRoute: (404, "invalid_request_error", "unknown_url"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
@@ -119,6 +120,7 @@ STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
     errors.Overloaded: (429, "rate_limit_error", "overloaded"),
     errors.ModelLoading: (503, "server_error", "model_loading"),
     errors.ShuttingDown: (503, "server_error", "shutting_down"),
+    errors.TimedOut: (504, "server_error", "timeout"),
     errors.EngineFailed: (500, "server_error", "engine_failed"),
     errors.VecmillError: (500, "server_error", None),
 }

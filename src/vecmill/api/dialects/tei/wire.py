@@ -201,6 +201,7 @@ REPLIES = {
     errors.WrongTask: (424, "Backend"),
     errors.EngineFailed: (424, "Backend"),
     errors.Overloaded: (429, "Overloaded"),
+    errors.TimedOut: (504, "Backend"),
     errors.ModelLoading: (503, "Unhealthy"),
     errors.ShuttingDown: (503, "Unhealthy"),
     errors.VecmillError: (500, "Backend"),

@@ -56,11 +56,13 @@ class VllmError(msgspec.Struct):
 
 TYPES = {
     errors.InvalidRequest: "BadRequestError",
+    errors.Unauthorized: "AuthenticationError",
     errors.UnknownModel: "NotFoundError",
     errors.UnknownRoute: "NotFoundError",
     errors.Overloaded: "ServiceUnavailableError",
     errors.ModelLoading: "ServiceUnavailableError",
     errors.ShuttingDown: "ServiceUnavailableError",
+    errors.TimedOut: "GatewayTimeoutError",
     errors.EngineFailed: "InternalServerError",
     errors.RequestError: "BadRequestError",
     errors.VecmillError: "InternalServerError",
