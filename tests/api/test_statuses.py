@@ -9,7 +9,7 @@ import pytest
 from edge import EMBEDDINGS, JSON, client_to, error_of, until
 
 from conftest import Serve, client_of, distinct
-from vecmill.core import Request, Result
+from vecmill.core import Result
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import VecmillError
 from vecmill.serving.events import Events
@@ -257,7 +257,7 @@ async def test_the_unforeseen(
     """An error that nobody foresaw is 500 in the same form, and tells nothing of the server's inside."""
     model = serve(fake)
 
-    async def fail(_: Request) -> Result:
+    async def fail(*_: object) -> Result:
         raise unforeseen
 
     monkeypatch.setattr(model, "submit", fail)
