@@ -94,9 +94,7 @@ def read_tenants(path: Path) -> dict[str, Tenant]:
     except tomllib.TOMLDecodeError as error:
         raise BadSettings(f"tenants {path}: no TOML: {error}") from error
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise BadSettings(
-            f"tenants {path}: {error}; each is a table [NAME] with keys and a weight"
-        ) from error
+        raise BadSettings(f"tenants {path}: {error}; each is a table [NAME] with keys and a weight") from error
 
 
 def _digest(key: str) -> bytes:
