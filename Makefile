@@ -1,11 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 REFERENCE := .venv-reference
+INFINITY := .venv-infinity
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real check format golden bench bench-engine bench-scheduler clean
+.PHONY: help install serve test test-reference test-real check format golden bench bench-engine bench-scheduler bench-rivals clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -45,8 +46,11 @@ bench-engine: $(REFERENCE)/.installed ## Measure the graph against ONNX Runtime'
 bench-scheduler: $(DEV) ## Measure what the queue itself costs
 	$(VENV)/bin/python bench/scheduler.py
 
+bench-rivals: $(DEV) $(INFINITY)/.installed ## Measure queries and bulk work against Infinity and the bare engine (ARGS=seconds a workload)
+	$(VENV)/bin/python bench/rivals.py $(INFINITY)/bin/python $(ARGS)
+
 clean: ## Remove the virtual environments
-	rm -rf $(VENV) $(REFERENCE)
+	rm -rf $(VENV) $(REFERENCE) $(INFINITY)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -62,4 +66,9 @@ $(DEV): pyproject.toml | $(BASE)
 $(REFERENCE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(REFERENCE)
 	$(REFERENCE)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,reference]'
+	touch $@
+
+$(INFINITY)/.installed:
+	$(PYTHON) -m venv $(INFINITY)
+	$(INFINITY)/bin/pip install --quiet --disable-pip-version-check 'infinity-emb[server,optimum]==0.0.78'
 	touch $@

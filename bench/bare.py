@@ -21,9 +21,9 @@ BATCH_TOKENS = 512
 class Bare:
     """A session and a tokenizer, called directly."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, precision: str = "float32") -> None:
         spec = read_spec(folder or resolve(DEFAULT_MODEL).folder)
-        compiled = build(spec)
+        compiled = build(spec, precision)
         options = ort.SessionOptions()
         options.intra_op_num_threads = usable_cpus()
         values = [ort.OrtValue.ortvalue_from_numpy(array) for array in compiled.weights.values()]

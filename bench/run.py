@@ -1,6 +1,6 @@
 """Measure vecmill against the bare engine and against its own promises, and keep the result.
 
-usage: run.py [start] [latency] [index] [footprint]        (all of them without an argument)
+usage: run.py [start] [latency] [index] [overhead] [footprint]        (all of them without an argument)
 """
 
 import json
@@ -13,6 +13,7 @@ import footprint
 import index
 import latency
 import machine
+import overhead
 import start
 
 RESULTS = Path(__file__).parent / "results"
@@ -21,6 +22,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "start": start.measure,
     "latency": latency.measure,
     "index": index.measure,
+    "overhead": overhead.measure,
     "footprint": footprint.measure,
 }
 

@@ -39,11 +39,25 @@ class Served:
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[Served]:
-    """Serve the demo model, or what the arguments say, on a free port; end with SIGTERM."""
+def served(*arguments: str, script: Path | None = None) -> Iterator[Served]:
+    """Serve the demo model, or what the arguments say, on a free port; end with SIGTERM.
+
+    Args:
+        arguments: Of `vecmill serve`.
+        script: Runs in place of vecmill.
+    """
     started = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "vecmill", "serve", *arguments, "--port", "0", "--log-level", "warning"],
+        [
+            sys.executable,
+            *([script] if script else ["-m", "vecmill"]),
+            "serve",
+            *arguments,
+            "--port",
+            "0",
+            "--log-level",
+            "warning",
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -160,7 +160,7 @@ def routes_of(serve: Serve, fake: FakeEngine, events: Events) -> list[Route]:
     registry = Registry(["tiny"])
     registry.add(serve(fake))
     app: Any = build(registry, Settings(), events)
-    return [route for route in app._app.routes if isinstance(route, Route)]
+    return [route for route in app._app._app.routes if isinstance(route, Route)]
 
 
 async def test_every_route_is_described(

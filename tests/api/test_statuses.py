@@ -263,6 +263,8 @@ async def test_the_unforeseen(
     monkeypatch.setattr(model, "submit", fail)
     async with client_of([model], events) as client:
         reply = await client.post(EMBEDDINGS, json={"input": "hello"})
+        other = await client.post("/embed", json={"inputs": "hello"})
     error = error_of(reply, 500)
     assert (error["type"], error["param"], error["code"]) == ("server_error", None, code)
+    assert other.json() == {"error": error["message"], "error_type": "Backend"}
     assert "secret" not in reply.text

@@ -1,6 +1,7 @@
 """The one handler of every dialect: read, decode, parse, submit, render; and errors in the caller's dialect."""
 
 import asyncio
+import logging
 import math
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Executor
@@ -18,9 +19,19 @@ from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer, ListRequest, ModelInfo, Several, Tokenized
 from vecmill.core import Caller, Request, Result
-from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, TimedOut, Unauthorized, VecmillError
+from vecmill.errors import (
+    EngineFailed,
+    InvalidRequest,
+    MethodNotAllowed,
+    ShuttingDown,
+    TimedOut,
+    Unauthorized,
+    VecmillError,
+)
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
+
+log = logging.getLogger(__name__)
 
 INLINE_NUMBERS = 64 * 1024
 """Answers of up to this many numbers are encoded on the event loop: a few milliseconds at most."""
@@ -83,7 +94,11 @@ class Endpoint:
         except CallerGone:
             response = Response(status_code=CLIENT_GONE)
         except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
-            error = ShuttingDown("the server shut down before this request was done")
+            error: VecmillError = ShuttingDown("the server shut down before this request was done")
+            response = error_response(choice.dialect, error)
+        except Exception:
+            log.exception("an unexpected error at %s", trace.route)
+            error = EngineFailed("an unexpected error in the server; its log says more")
             response = error_response(choice.dialect, error)
         await response(scope, receive, send)
 

@@ -35,13 +35,14 @@ def vectors(rows: Floats, dimensions: int | None, *, scale: bool) -> Floats:
 def scaled(rows: Floats) -> Floats:
     """Each row at length 1, also where its squares are too large or too small for float32; a row of zeros stays one."""
     with np.errstate(over="ignore", under="ignore"):
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    odd = ~((norms > SAFE_NORM) & np.isfinite(norms))
-    result: Floats = (rows / np.where(odd, np.float32(1), norms)).astype(np.float32, copy=False)
-    if odd.any():
-        wide = rows[odd[:, 0]].astype(np.float64)
-        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-        result[odd[:, 0]] = wide / np.where(lengths > 0, lengths, 1)
+        norms = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
+    usual = (norms > SAFE_NORM) & (norms < np.inf)
+    result: Floats = (rows / np.where(usual, norms, np.float32(1))).astype(np.float32, copy=False)
+    if usual.all():
+        return result
+    wide = rows[~usual[:, 0]].astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    result[~usual[:, 0]] = wide / np.where(lengths > 0, lengths, 1)
     return result
 
 

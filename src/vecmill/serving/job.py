@@ -1,5 +1,6 @@
 """One request in flight, and what a runner's thread has in hand. Every job ends: columns, an error or cancellation."""
 
+import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,6 +13,9 @@ from vecmill.engine.base import Column, Engine
 from vecmill.errors import RequestError
 from vecmill.serving.engines import Engines
 from vecmill.serving.scheduler import Item, Owner
+
+EXPRESS = 3.0
+"""A request need not wait for batches that take so many times longer than itself: it runs beside them."""
 
 
 class Work:
@@ -39,6 +43,12 @@ class Work:
         self.began = 0.0
         self.expected_s = 0.0
         self.abandoned = False
+
+    def most(self, lanes: Sequence["Work"]) -> float:
+        """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""
+        if not self.express:
+            return math.inf
+        return min(lane.expected_s if lane.items else 0.0 for lane in lanes if not lane.express) / EXPRESS
 
 
 class Job(Owner):

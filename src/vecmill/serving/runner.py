@@ -31,9 +31,6 @@ MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
 """A runner that loses so many threads in so short a time is broken, and stays it."""
 
-EXPRESS = 3.0
-"""A request need not wait for batches that take so many times longer than itself: it runs beside them."""
-
 STALLED = 30.0
 """A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
 
@@ -140,8 +137,7 @@ class Runner:
         with self._lock:
             self._admit(sum(map(len, rows)))
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
-            self._wake.notify(len(rows))
-            self._wake_express.notify()
+            self._call(len(rows))
         weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
         job.future.add_done_callback(lambda _: self._forget(weakly()))
         return job
@@ -213,8 +209,9 @@ class Runner:
                     self._engines.enter()
                     work.engines.leave()
                     work.engines = self._engines
-                work.items = self._queue.take(self._most(work))
+                work.items = self._queue.take(work.most(self._lanes))
                 if work.items:
+                    self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
                     work.engine = work.engines.of(alone=alone)
                     work.expected_s = self.cost.seconds(len(work.items), len(work.items[0].ids))
@@ -222,11 +219,11 @@ class Runner:
                 (self._wake_express if work.express else self._wake).wait()
         return []
 
-    def _most(self, work: Work) -> float:
-        """Predicted seconds that a lane's next batch may take; 0 where it has nothing to do."""
-        if not work.express:
-            return math.inf
-        return min(lane.expected_s if lane.items else 0.0 for lane in self._lanes if not lane.express) / EXPRESS
+    def _call(self, inputs: int) -> None:
+        """Wake lanes for new inputs; the express lane only where all others are busy. The lock is held."""
+        self._wake.notify(inputs)
+        if self._queue.waiting_items and all(lane.items for lane in self._lanes if not lane.express):
+            self._wake_express.notify()
 
     def _lose(self, work: Work, how: str) -> None:
         """A lane is lost: queue again what it held, and begin another."""
