@@ -206,5 +206,6 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    for noisy in ("httpx", "httpcore", "filelock", "asyncio", "uvicorn"):
+    for noisy in ("httpx", "httpcore", "filelock", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # its warnings tell of bytes that are no request, one by one
