@@ -121,6 +121,21 @@ def test_a_small_request_takes_the_express_lane(runner: Runner, engines: Engines
     assert runner.waiting_items == 21
 
 
+def test_the_express_lane_is_not_for_equals(runner: Runner, engines: Engines) -> None:
+    """Beside batches of many small requests one not much smaller waits: with its like it makes a batch."""
+    gates(engines, is_open=False)
+    with runner._lock:  # so that no lane looks before all are there
+        jobs = [runner.submit([row(12, number)]) for number in range(16)]
+    until(lambda: len(running(runner)) == 2)
+    assert not any(job.queued for job in jobs)
+    runner.submit([row(5)])
+    runner.submit([row(5)])
+    assert runner.waiting_items == 2
+    runner.submit([row(4)])
+    until(lambda: (True, "narrow") in running(runner))
+    assert runner.waiting_items == 2
+
+
 def test_the_express_lane_leaves_work_to_idle_lanes(runner: Runner, engines: Engines) -> None:
     """While a usual lane is free the express lane takes nothing."""
     gates(engines, is_open=False)

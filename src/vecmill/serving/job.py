@@ -15,7 +15,8 @@ from vecmill.serving.engines import Engines
 from vecmill.serving.scheduler import Item, Owner
 
 EXPRESS = 3.0
-"""A request need not wait for batches that take so many times longer than itself: it runs beside them."""
+"""A request need not wait for another's part of a batch that costs so many times what it costs itself: it runs beside
+it. For its like it waits, as they make a batch together."""
 
 
 class Work:
@@ -29,10 +30,11 @@ class Work:
         running: Of these, what the engine was given last.
         began: When the batch that runs began, by the monotonic clock; 0 between batches.
         expected_s: What the batch in hand should take.
+        part_s: What the largest part of it costs that is one request's.
         abandoned: The thread was given up: whatever it still does is for nobody.
     """
 
-    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "items", "running")
+    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "items", "part_s", "running")
 
     def __init__(self, engines: Engines, *, express: bool = False) -> None:
         self.express = express
@@ -42,13 +44,14 @@ class Work:
         self.running: list[Item[Job]] = []
         self.began = 0.0
         self.expected_s = 0.0
+        self.part_s = 0.0
         self.abandoned = False
 
     def most(self, lanes: Sequence["Work"]) -> float:
         """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""
         if not self.express:
             return math.inf
-        return min(lane.expected_s if lane.items else 0.0 for lane in lanes if not lane.express) / EXPRESS
+        return min(lane.part_s if lane.items else 0.0 for lane in lanes if not lane.express) / EXPRESS
 
 
 class Job(Owner):

@@ -10,6 +10,7 @@ import math
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -214,7 +215,10 @@ class Runner:
                     self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
                     work.engine = work.engines.of(alone=alone)
-                    work.expected_s = self.cost.seconds(len(work.items), len(work.items[0].ids))
+                    length = len(work.items[0].ids)
+                    work.expected_s = self.cost.seconds(len(work.items), length)
+                    most = max(Counter(id(item.owner) for item in work.items).values())
+                    work.part_s = most * self.cost.price(length)
                     return list(work.items)
                 (self._wake_express if work.express else self._wake).wait()
         return []
