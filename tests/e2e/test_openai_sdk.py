@@ -118,3 +118,18 @@ def test_models(client: openai.OpenAI) -> None:
     assert (found.id, found.object, found.owned_by) == ("org/tiny", "model", "vecmill")
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("three")
+
+
+def test_azures_client(tiny_folder: Path) -> None:
+    """The client for Azure gets what the other one gets, and its key is seen."""
+    with running(tiny_folder, VECMILL_API_KEY="secret") as server:
+        plain = openai.OpenAI(base_url=f"{server.url}/v1", api_key="secret")
+        azure, wrong = (
+            openai.AzureOpenAI(azure_endpoint=server.url, api_key=key, api_version="2024-02-01")
+            for key in ("secret", "guess")
+        )
+        with plain, azure, wrong:
+            wanted = plain.embeddings.create(model="tiny", input=["hello", "world"])
+            assert azure.embeddings.create(model="tiny", input=["hello", "world"]).data == wanted.data
+            with pytest.raises(openai.AuthenticationError):
+                wrong.embeddings.create(model="tiny", input="hello")

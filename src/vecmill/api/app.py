@@ -58,7 +58,9 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
         asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
         for asked, choices in by_path(DIALECTS).items()
     }
-    routes = [Mounted(path, endpoint) for (path, _), endpoint in endpoints.items()]
+    routes = [  # served names may hold slashes
+        Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in endpoints.items()
+    ]
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},

@@ -30,7 +30,8 @@ class Route:
     """One kind of request of a dialect.
 
     Attributes:
-        paths: All paths that answer it, the canonical one first.
+        paths: All paths that answer it, the canonical one first. What stands at {model} is the served name that a
+            request asks, whatever its body says.
         body: The wire type that a request's JSON is decoded into; on GET, the query.
         parse: Body and headers to the neutral question; raises InvalidRequest.
         render: Body and answer to the bytes of the reply. Pure; may run on any thread.

@@ -119,6 +119,8 @@ class Endpoint:
         route = choice.route
         body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
+        if isinstance(ask, Request) and incoming.model is not None:
+            ask = replace(ask, model=incoming.model)
         if isinstance(ask, Request) and "no-store" in incoming.headers.get("cache-control", ""):
             ask = replace(ask, options=replace(ask.options, no_store=True))
         if self._registry.closed:

@@ -28,6 +28,7 @@ class Incoming:
         path: Without the query.
         query: What follows the question mark.
         headers: Values by lower-case name.
+        model: The served name that the path holds; None where it holds none.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
@@ -35,6 +36,7 @@ class Incoming:
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[str, str] = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        self.model: str | None = scope.get("path_params", {}).get("model")
         self.receive = receive
 
     async def json(self, max_bytes: int) -> bytes:

@@ -48,7 +48,7 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
         path: {"get": _page(path, page, schema_of)} for path, page in pages.items()
     }
     for (path, method), choices in by_path(dialects).items():
-        paths.setdefault(path, {})[method.lower()] = _operation(choices, schema_of)
+        paths.setdefault(path, {})[method.lower()] = _operation(path, choices, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {"title": "vecmill", "version": __version__},
@@ -57,7 +57,7 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
     }
 
 
-def _operation(choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Operation:
+def _operation(path: str, choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Operation:
     """What a path answers; where several dialects share it, each in turn."""
     routes = [route for _, route in choices]
     body = {"required": True, "content": _json([route.body for route in routes], schema_of)}
@@ -66,6 +66,7 @@ def _operation(choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Oper
     return {
         "summary": "; or: ".join(dict.fromkeys(route.summary for route in routes)),
         "tags": list(dict.fromkeys(dialect.name for dialect, _ in choices)),
+        "parameters": _parameters(path),
         **({"requestBody": body} if routes[0].method == "POST" else {}),
         "responses": {
             "200": {"description": "The answer", "content": answers},
@@ -79,15 +80,18 @@ def _answers(route: Route) -> tuple[Any, ...]:
 
 
 def _page(path: str, page: Page, schema_of: Schemas) -> Operation:
-    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
     content = _json([page.answer], schema_of) if page.answer else {page.media_type: {}}
     return {
         "summary": page.summary,
         "tags": ["Server"],
-        "parameters": parameters,
+        "parameters": _parameters(path),
         "responses": {"200": {"description": "The answer", "content": content}},
     }
+
+
+def _parameters(path: str) -> list[dict[str, Any]]:
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
 def _json(kinds: list[Any], schema_of: Schemas) -> dict[str, Any]:

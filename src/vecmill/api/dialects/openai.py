@@ -169,7 +169,10 @@ OPENAI = Dialect(
     name="OpenAI",
     routes=(
         Route(
-            paths=("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
+            paths=(
+                *("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
+                "/openai/deployments/{model}/embeddings",  # Azure's
+            ),
             body=EmbeddingsBody,
             parse=parse,
             render=render,
