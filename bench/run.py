@@ -1,6 +1,6 @@
 """Measure vecmill against the bare engine and against its own promises, and keep the result.
 
-usage: run.py [start] [latency] [index] [overhead] [footprint]        (all of them without an argument)
+usage: run.py [start] [latency] [index] [overhead] [tenants] [footprint]        (all of them without an argument)
 """
 
 import json
@@ -15,6 +15,7 @@ import latency
 import machine
 import overhead
 import start
+import tenants
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -23,6 +24,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "latency": latency.measure,
     "index": index.measure,
     "overhead": overhead.measure,
+    "tenants": tenants.measure,
     "footprint": footprint.measure,
 }
 

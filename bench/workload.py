@@ -49,10 +49,14 @@ def chunks(texts: list[str], size: int) -> Iterator[list[str]]:
 class Client:
     """One keep-alive connection to an OpenAI-style endpoint, as thin as can be: what is measured is the server."""
 
-    def __init__(self, host: str, port: int, path: str = "/v1/embeddings") -> None:
+    def __init__(
+        self, host: str, port: int, path: str = "/v1/embeddings", headers: dict[str, str] | None = None
+    ) -> None:
         self._socket = socket.create_connection((host, port), timeout=120)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n".encode()
+        lines = {"host": host, "content-type": "application/json", **(headers or {})}
+        named = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._head = f"POST {path} HTTP/1.1\r\n{named}".encode()
 
     def embed(self, texts: str | list[str]) -> dict[str, Any]:
         """Send a request; anything but 200 with a vector for each text is an error."""

@@ -4,6 +4,7 @@ import gc
 import random
 import time
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -115,6 +116,30 @@ def test_tenants_share_by_their_weights(shares: tuple[float, float], wanted: flo
         scheduler.add(owner, rows(*[length] * (60 if number else 4000)), tenant=name, share=shares[0 if number else 1])
     served = served_cost(scheduler, owners, 400)
     assert served["many"] / served["one"] == pytest.approx(wanted, rel=0.1)
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(1.0, 1.0), (3.0, 3.0)])
+def test_tenants_that_fill_each_others_batches_share_by_their_weights(share: float, wanted: float) -> None:
+    """Tenants whose many small requests fill each other's batches have their shares all the same."""
+    scheduler = Scheduler[Owner](100, lambda _: 7)
+    rng = random.Random(0)
+    names: dict[Owner, str] = {}
+
+    def ask(name: str) -> None:
+        owner = Owner()
+        names[owner] = name
+        scheduler.add(owner, rows(rng.randint(5, 14)), tenant=name, share=share if name == "heavy" else 1.0)
+
+    for _ in range(64):
+        ask("heavy")
+        ask("light")
+    served = Counter[str]()
+    for _ in range(3000):
+        for item in scheduler.take():
+            name = names.pop(item.owner)
+            served[name] += len(item.ids)
+            ask(name)
+    assert served["heavy"] / served["light"] == pytest.approx(wanted, rel=0.1)
 
 
 def test_requests_of_a_tenant_share_by_their_weights() -> None:

@@ -4,16 +4,16 @@ Tenants share the engine by their weights, the requests of a tenant its part by 
 the cost of an item is what the cost model says. So a tenant with many requests takes nothing from one with few, and a
 lone query goes before the rest of a long job.
 
-A micro-batch is the first item of the request whose turn it is, then items of the same length: its own, then anyone's
-in order of arrival, each charged to its request and tenant.
+A micro-batch is the first item of the request whose turn it is, then items of the same length: its own, its tenant's,
+then anyone's in order of arrival, each charged to its request and tenant.
 """
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,13 @@ MANY_TENANTS = 1000
 class Tenant(Flow):
     """Those whose requests share one part. The fields are the scheduler's."""
 
-    __slots__ = ("name", "requests")
+    __slots__ = ("lines", "name", "requests")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
         self.requests: Fair[Owner] = Fair()
+        self.lines: Lines[Owner] = defaultdict(deque)
 
 
 class Owner(Flow):
@@ -45,7 +46,7 @@ class Owner(Flow):
         self.queued = 0
         self.tenant: Tenant | None = None
         self.order: deque[Item[Owner]] = deque()
-        self.lines: defaultdict[int, deque[Item[Owner]]] = defaultdict(deque)
+        self.lines: Lines[Owner] = defaultdict(deque)
 
 
 OwnerT = TypeVar("OwnerT", bound=Owner)
@@ -68,6 +69,10 @@ class Item(Generic[OwnerT]):
     row: int
     taken: bool = False
     deaths: int = 0
+
+
+Lines = defaultdict[int, deque[Item[OwnerT]]]
+"""Items by their length, in order of arrival; those that were taken leave when they come to the front."""
 
 
 class Scheduler(Generic[OwnerT]):
@@ -95,7 +100,7 @@ class Scheduler(Generic[OwnerT]):
         self._price = price or float
         self._tenants: dict[str, Tenant] = {}
         self._turns: Fair[Tenant] = Fair()
-        self._lines: defaultdict[int, deque[Item[OwnerT]]] = defaultdict(deque)
+        self._lines: Lines[OwnerT] = defaultdict(deque)
         self.waiting_items = 0
         self.waiting_tokens = 0
         self.waiting_cost = 0.0
@@ -129,8 +134,10 @@ class Scheduler(Generic[OwnerT]):
             owner.lines[length].appendleft(item)  # type: ignore[arg-type]
             self._lines[length].appendleft(item)
             self._count(item, 1)
-            if not owner.queued and owner.tenant is not None:
-                self._enter(owner, owner.tenant)
+            if owner.tenant is not None:
+                owner.tenant.lines[length].appendleft(item)  # type: ignore[arg-type]
+                if not owner.queued:
+                    self._enter(owner, owner.tenant)
             owner.queued += 1
 
     def take(self, most: float = math.inf) -> list[Item[OwnerT]]:
@@ -141,7 +148,7 @@ class Scheduler(Generic[OwnerT]):
         """
         tenant = self._turns.first()
         owner = tenant.requests.first() if tenant is not None else None
-        if owner is None:
+        if tenant is None or owner is None:
             return []
         length = len(next(_queued(owner.order)).ids)
         price = self._price(length)
@@ -149,7 +156,7 @@ class Scheduler(Generic[OwnerT]):
             return []
         room = self.room(length) if most == math.inf else min(self.room(length), int(most / price))
         mates: Iterator[Item[OwnerT]]
-        mates = chain(_queued(owner.lines[length]), _queued(self._lines[length]))  # type: ignore[arg-type]
+        mates = chain(*map(_queued, (owner.lines[length], tenant.lines[length], self._lines[length])))  # type: ignore[arg-type]
         batch: list[Item[OwnerT]] = []
         while len(batch) < room and (item := next(mates, None)):
             self._remove(item)
@@ -159,7 +166,7 @@ class Scheduler(Generic[OwnerT]):
                 served.ahead = self._ahead(served)
                 served.tenant.requests.charge(served, price * items)
                 self._turns.charge(served.tenant, price * items)
-        self._tidy(length)
+        self._tidy(length, {item.owner.tenant for item in batch})
         return batch
 
     def room(self, length: int) -> int:
@@ -173,20 +180,22 @@ class Scheduler(Generic[OwnerT]):
         for item in _queued(owner.order):
             self._remove(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
         for length in lengths:
-            self._tidy(length)
+            self._tidy(length, {owner.tenant})
 
     def _put(self, owner: OwnerT, items: list[Item[OwnerT]], tenant: str, share: float, weight: float) -> None:
         if not items:
             return
+        whose = self._tenant(tenant, share)
         for item in items:
             length = len(item.ids)
             owner.order.append(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
             owner.lines[length].append(item)  # type: ignore[arg-type]
+            whose.lines[length].append(item)  # type: ignore[arg-type]
             self._lines[length].append(item)
             self._count(item, 1)
         owner.queued = len(items)
         owner.weight = weight
-        self._enter(owner, self._tenant(tenant, share))
+        self._enter(owner, whose)
 
     def _tenant(self, name: str, share: float) -> Tenant:
         if len(self._tenants) > MANY_TENANTS:
@@ -223,6 +232,7 @@ class Scheduler(Generic[OwnerT]):
         owner.lines.clear()
         owner.tenant.requests.leave(owner)
         if not owner.tenant.requests.waiting:
+            owner.tenant.lines.clear()
             self._turns.leave(owner.tenant)
 
     def _count(self, item: Item[OwnerT], sign: int) -> None:
@@ -231,10 +241,12 @@ class Scheduler(Generic[OwnerT]):
         cost = self.waiting_cost + sign * self._price(len(item.ids))
         self.waiting_cost = max(0.0, cost) if self.waiting_items else 0.0  # prices change while items wait
 
-    def _tidy(self, length: int) -> None:
+    def _tidy(self, length: int, tenants: Iterable[Tenant | None]) -> None:
         """Keep no item that has left, and no line that is empty."""
-        if next(_queued(self._lines[length]), None) is None:
-            del self._lines[length]
+        every: list[Lines[Any]] = [self._lines, *(tenant.lines for tenant in tenants if tenant is not None)]
+        for lines in every:
+            if next(_queued(lines[length]), None) is None:
+                del lines[length]
 
 
 def _queued(line: deque[Item[OwnerT]]) -> Iterator[Item[OwnerT]]:
