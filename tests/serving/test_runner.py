@@ -1,4 +1,4 @@
-"""The thread that owns an engine: every job ends, and only the guilty fail."""
+"""A model's queue and its lanes: every job ends, and only the guilty fail."""
 
 import gc
 import threading

@@ -24,11 +24,11 @@ from vecmill.api.dialects.openai import OPENAI
 from vecmill.api.dialects.tei.dialect import TEI
 from vecmill.api.dialects.vllm.dialect import VLLM
 from vecmill.api.dialects.voyage import VOYAGE
-from vecmill.api.endpoint import Endpoint, error_response
+from vecmill.api.endpoint import UNEXPECTED, Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.trace import Traced
 from vecmill.config import Settings
-from vecmill.errors import EngineFailed, MethodNotAllowed, UnknownRoute, VecmillError
+from vecmill.errors import MethodNotAllowed, UnknownRoute, VecmillError
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
@@ -65,7 +65,7 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
         routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
-    posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST"}
+    posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST" and "{" not in path}
     return Traced(Shortcut(posts, app), events)
 
 
@@ -73,7 +73,7 @@ class Shortcut:
     """Leads POSTs to their endpoints by one look into a table, where a router would try one route after the other.
 
     Args:
-        posts: Endpoints by path; those with parameters are never met.
+        posts: Endpoints by path; none of a path with parameters.
         app: Answers everything else.
     """
 
@@ -104,4 +104,4 @@ async def _ours(_: Request, error: Exception) -> Response:
 
 
 async def _bug(_: Request, __: Exception) -> Response:
-    return error_response(FALLBACK, EngineFailed("an unexpected error in the server; its log says more"))
+    return error_response(FALLBACK, UNEXPECTED)

@@ -78,10 +78,10 @@ def _tenants(settings: Settings) -> Iterator[tuple[str, Tenant]]:
     if settings.api_key:
         yield "default", Tenant([settings.api_key])
     if settings.tenants:
-        yield from read_tenants(settings.tenants).items()
+        yield from _read(settings.tenants).items()
 
 
-def read_tenants(path: Path) -> dict[str, Tenant]:
+def _read(path: Path) -> dict[str, Tenant]:
     """The tenants of a TOML file, by name.
 
     Raises:

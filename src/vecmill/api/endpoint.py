@@ -38,6 +38,9 @@ INLINE_NUMBERS = 64 * 1024
 
 CLIENT_GONE = 499
 
+UNEXPECTED = EngineFailed("an unexpected error in the server; its log says more")
+"""What callers are told of errors that nobody foresaw."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -94,12 +97,11 @@ class Endpoint:
         except CallerGone:
             response = Response(status_code=CLIENT_GONE)
         except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
-            error: VecmillError = ShuttingDown("the server shut down before this request was done")
+            error = ShuttingDown("the server shut down before this request was done")
             response = error_response(choice.dialect, error)
         except Exception:
             log.exception("an unexpected error at %s", trace.route)
-            error = EngineFailed("an unexpected error in the server; its log says more")
-            response = error_response(choice.dialect, error)
+            response = error_response(choice.dialect, UNEXPECTED)
         await response(scope, receive, send)
 
     async def _read(self, incoming: Incoming) -> bytes:

@@ -1,4 +1,4 @@
-"""One request in flight, and what a runner's thread has in hand. Every job ends: columns, an error or cancellation."""
+"""One request in flight, and what a lane has in hand. Every job ends: columns, an error or cancellation."""
 
 import math
 import threading

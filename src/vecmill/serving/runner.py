@@ -146,10 +146,8 @@ class Runner:
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
         with self._lock:
-            self._refusal = self._refusal or ShuttingDown("the server is shutting down and takes no new work")
+            self._refuse(ShuttingDown("the server is shutting down and takes no new work"))
             self._closing.set()
-            self._wake.notify_all()
-            self._wake_express.notify_all()
             threads = list(self._threads)
         for thread in threads:
             thread.join()
@@ -164,8 +162,16 @@ class Runner:
     def _admit(self, tokens: int) -> None:
         if self._refusal is not None:
             raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
-        waiting = self._queue.waiting_tokens
-        admit(tokens, self._limits, waiting=waiting, waiting_s=self.waiting_s)
+        admit(tokens, self._limits, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
+
+    def _refuse(self, error: RequestError) -> None:
+        """Admit nothing from now on, and let lanes end. The lock is held."""
+        self._refusal = self._refusal or error
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        self._wake.notify_all()
+        self._wake_express.notify_all()
 
     def _start(self) -> None:
         """Begin the lanes that the present engines want and are not there. The lock is held."""
@@ -244,8 +250,7 @@ class Runner:
             if guilty is not None:
                 guilty.owner.fail(EngineFailed(f"input {guilty.owner.number(guilty.row)}: the engine {how} over it"))
             self._queue.put_back([item for item in held if item is not guilty and not item.owner.future.done()])
-            self._wake.notify_all()
-            self._wake_express.notify_all()
+            self._wake_all()
             if self._refusal is not None:
                 self._fail_all(self._refusal)  # lanes take nothing any more
                 return
@@ -292,9 +297,7 @@ class Runner:
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses and lanes end."""
         with self._lock:
-            self._refusal = self._refusal or error
-            self._wake.notify_all()
-            self._wake_express.notify_all()
+            self._refuse(error)
             while left := self._queue.take():
                 for item in left:
                     item.owner.fail(error)
