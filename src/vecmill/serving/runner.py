@@ -136,7 +136,9 @@ class Runner:
         """
         job = Job(len(rows), outputs, [self._widths[output] for output in outputs], marks, numbers)
         with self._lock:
-            self._admit(sum(map(len, rows)))
+            if self._refusal is not None:
+                raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
+            admit(sum(map(len, rows)), self._limits, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
             self._call(len(rows))
         weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
@@ -158,11 +160,6 @@ class Runner:
         if job is not None and job.queued:
             with self._lock:
                 self._queue.drop(job)
-
-    def _admit(self, tokens: int) -> None:
-        if self._refusal is not None:
-            raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
-        admit(tokens, self._limits, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
 
     def _refuse(self, error: RequestError) -> None:
         """Admit nothing from now on, and let lanes end. The lock is held."""
