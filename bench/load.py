@@ -9,15 +9,17 @@ are distinct and bodies are encoded before the clock starts; an answer counts if
 import json
 import queue
 import random
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import count
+from typing import Any
 
 import orjson
+from served import Served
 from workload import Client, passage, query
 
 MODEL = "minilm"
@@ -38,6 +40,9 @@ TEXTS: dict[str, Callable[[random.Random], list[str]]] = {
     "bulk": lambda rng: [passage(rng) for _ in range(A_REQUEST)],
 }
 
+MOST_A_S = {"query": 2500, "bulk": 30}
+"""Requests a second for which bodies are made ahead."""
+
 
 @dataclass
 class Kind:
@@ -53,9 +58,20 @@ class Kind:
     done: list[tuple[int, float, float]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
+    def fill(self, texts: Callable[[random.Random], list[str]], requests: int, rng: random.Random) -> None:
+        """Make bodies ahead; a lone text goes as a string."""
+        for _ in range(requests):
+            made = texts(rng)
+            asked = made if len(made) > 1 else made[0]
+            self.bodies.put((len(made), orjson.dumps({"model": MODEL, "input": asked})))
+
     def ask(self, client: Client) -> None:
         """Send the next body."""
-        texts, body = self.bodies.get_nowait()
+        try:
+            texts, body = self.bodies.get_nowait()
+        except queue.Empty:
+            self.failed.append("there are no more texts: the server is faster than was thought")
+            return
         started = time.perf_counter()
         status, content = client.send(body)
         if status == 200 and content.count(b'"embedding":[') == texts:
@@ -100,6 +116,33 @@ def arrive(kind: Kind, connect: Callable[[], Client], end: float, rng: random.Ra
         wait(asked)
 
 
+def at_once(threads: list[threading.Thread], kinds: dict[str, Kind]) -> None:
+    """Run these to their end.
+
+    Raises:
+        RuntimeError: A request failed.
+    """
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed := [error for kind in kinds.values() for error in kind.failed]:
+        raise RuntimeError(f"{len(failed)} requests failed, first {failed[0]}")
+
+
+def measured(server: Served, path: str, workload: str, seconds: float, seed: int) -> Any:  # noqa: ANN401 (JSON)
+    """What `run` finds, from a process of its own.
+
+    Raises:
+        RuntimeError: As `run`.
+    """
+    arguments = [server.host, str(server.port), path, workload, str(seconds), str(seed)]
+    ran = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"{workload}: {ran.stderr.strip().splitlines()[-1]}")
+    return json.loads(ran.stdout)
+
+
 def run(connect: Callable[[], Client], workload: str, seconds: float, seed: int) -> dict[str, dict[str, float]]:
     """Figures of each kind of request.
 
@@ -109,12 +152,7 @@ def run(connect: Callable[[], Client], workload: str, seconds: float, seed: int)
     rng = random.Random(seed)
     kinds = {name: Kind() for name in CLIENTS[workload]}
     for name, kind in kinds.items():
-        for number in count():
-            if number > seconds * (2500 if name == "query" else 30):
-                break
-            texts = TEXTS[name](rng)
-            asked = texts[0] if name == "query" else texts
-            kind.bodies.put((len(texts), orjson.dumps({"model": MODEL, "input": asked})))
+        kind.fill(TEXTS[name], round(seconds * MOST_A_S[name]), rng)
         loop(kind, connect, time.perf_counter() + WARM_UP_S)
         kind.done.clear()
     end = time.perf_counter() + seconds
@@ -122,12 +160,7 @@ def run(connect: Callable[[], Client], workload: str, seconds: float, seed: int)
     for name, clients in CLIENTS[workload].items():
         threads += [threading.Thread(target=loop, args=(kinds[name], connect, end)) for _ in range(clients)]
         threads += [] if clients else [threading.Thread(target=arrive, args=(kinds[name], connect, end, rng))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed := [error for kind in kinds.values() for error in kind.failed]:
-        raise RuntimeError(f"{len(failed)} requests failed, first {failed[0]}")
+    at_once(threads, kinds)
     return {name: kind.figures(end, seconds) for name, kind in kinds.items()}
 
 

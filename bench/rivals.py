@@ -22,7 +22,7 @@ from typing import Any
 
 import machine
 from bare import Bare
-from load import CLIENTS, MODEL, TEXTS
+from load import CLIENTS, MODEL, TEXTS, measured
 from served import Served, served
 
 from vecmill.config import DEFAULT_MODEL
@@ -55,13 +55,7 @@ def figures(server: Served, path: str, seconds: float) -> dict[str, Any]:
     """All workloads against a server."""
     found: dict[str, Any] = {"ready_s": round(server.ready_s, 2)}
     for workload, seed in SEEDS.items():
-        arguments = [server.host, str(server.port), path, workload, str(seconds), str(seed)]
-        ran = subprocess.run(
-            [sys.executable, HERE / "load.py", *arguments], capture_output=True, text=True, check=False
-        )
-        if ran.returncode:
-            raise RuntimeError(f"{workload}: {ran.stderr.strip().splitlines()[-1]}")
-        found[workload] = json.loads(ran.stdout)
+        found[workload] = measured(server, path, workload, seconds, seed)
         print(f"  {workload:7} {found[workload]}", flush=True)
     found["memory_mb"] = round(server.memory_mb())
     return found
@@ -71,15 +65,8 @@ def figures(server: Served, path: str, seconds: float) -> dict[str, Any]:
 def infinity(python: str, folder: Path) -> Iterator[Served]:
     """Infinity on a model folder with model.onnx at its top; ended with SIGTERM."""
     started = time.perf_counter()
-    command: list[str | Path] = [
-        Path(python).with_name("infinity_emb"),
-        "v2",
-        "--model-id",
-        ".",
-        "--served-model-name",
-        MODEL,
-    ]
-    command += ["--engine", "optimum", "--device", "cpu", "--port", str(PORT)]
+    options = f"--model-id . --served-model-name {MODEL} --engine optimum --device cpu --port {PORT}"
+    command: list[str | Path] = [Path(python).with_name("infinity_emb"), "v2", *options.split()]
     quiet = {**os.environ, "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(command, cwd=folder, env=quiet, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -1,6 +1,6 @@
 """Measure vecmill against the bare engine and against its own promises, and keep the result.
 
-usage: run.py [start] [latency] [index] [overhead] [tenants] [footprint]        (all of them without an argument)
+usage: run.py [NAME ...]        (names of `BENCHES`; all of them without an argument)
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import Any
 
 import footprint
 import index
+import lanes
 import latency
 import machine
 import overhead
@@ -23,6 +24,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "start": start.measure,
     "latency": latency.measure,
     "index": index.measure,
+    "lanes": lanes.measure,
     "overhead": overhead.measure,
     "tenants": tenants.measure,
     "footprint": footprint.measure,
