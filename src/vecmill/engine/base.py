@@ -57,19 +57,31 @@ class Batch:
         Args:
             run: Ids int32 [rows, length], and their marks, to columns.
         """
-        lengths = self.lengths
-        distinct = np.unique(lengths)
-        if len(distinct) == 1:
-            return run(self.ids.reshape(len(lengths), distinct[0]), self.marks)
-        groups = [np.flatnonzero(lengths == length) for length in distinct]
-        parts = [
-            run(
-                self.ids[self.offsets[chosen][:, None] + np.arange(length)],
-                None if self.marks is None else self.marks[chosen],
-            )
-            for chosen, length in zip(groups, distinct, strict=True)
-        ]
-        return [_merge(groups, columns) for columns in zip(*parts, strict=True)]
+        return self.in_groups(same, lambda part: run(part.ids.reshape(len(part.lengths), -1), part.marks))
+
+    def in_groups(self, alike: Callable[[int], int], run: Callable[[Self], list[Column]]) -> list[Column]:
+        """Columns of the batch, rows of like lengths in one call.
+
+        Args:
+            alike: Length to what lengths that run together have in common.
+            run: A part of the batch to columns.
+        """
+        groups: dict[int, list[int]] = {}
+        for row, length in enumerate(self.lengths.tolist()):
+            groups.setdefault(alike(length), []).append(row)
+        if len(groups) == 1:
+            return run(self)
+        places = [np.array(rows) for rows in groups.values()]
+        return [_merge(places, columns) for columns in zip(*(run(self._part(rows)) for rows in places), strict=True)]
+
+    def _part(self, rows: NDArray[np.intp]) -> Self:
+        ids = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
+        return self.pack(ids, None if self.marks is None else self.marks[rows].tolist())
+
+
+def same(length: int) -> int:
+    """For engines that run rows of one length alone."""
+    return length
 
 
 def _merge(groups: list[NDArray[np.intp]], columns: Sequence[Column]) -> Column:
@@ -103,6 +115,10 @@ class Engine(Protocol):
 
     weight_bytes: int
     shared: bool = False
+
+    def alike(self, length: int) -> int:
+        """What lengths have in common that run best in one pass."""
+        return same(length)
 
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output, each row independent of its mates.

@@ -86,7 +86,7 @@ class ExportedEngine(Engine):
     def _run_equal(self, ids: Ids, marks: Ids | None = None) -> Rows:
         first = self._spec.first_position
         feeds = {name: FEEDS[name](ids, first).astype(kind) for name, kind in self._inputs.items()}
-        states = self._session.run([self._output], feeds, run_options(ids))[0].astype(np.float32, copy=False)
+        states = self._session.run([self._output], feeds, run_options(*ids.shape))[0].astype(np.float32, copy=False)
         given = {self._given: states}
         if self._spec.mark and self._given == STATES.name:
             given[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -18,6 +19,7 @@ from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import build
 from vecmill.graph.kept import kept
 from vecmill.graph.ops import INPUT, MARKS, Compiled
+from vecmill.graph.packed import PLACES, equal_layout, layout, near
 from vecmill.graph.quantize import PRECISIONS
 from vecmill.graph.splade import weigh
 from vecmill.model.spec import ModelSpec
@@ -32,6 +34,9 @@ Figures: docs/decisions/0003-spinning-threads.md.
 LARGE_SCORES = 1024 * 1024
 """Rows x length x length from which a run gives its memory back: attention scores of one long input take hundreds of
 megabytes, which ONNX Runtime would otherwise keep for the next."""
+
+Feeds = dict[str, NDArray[Any]]
+"""Inputs of a graph by their names."""
 
 FATAL_ONLY = 4
 
@@ -73,6 +78,7 @@ class OnnxEngine(Engine):
         self._precision = precision
         self._keep = keep if precision != "float32" else None
         self._sessions: dict[tuple[Output, ...], ort.InferenceSession] = {}
+        self._packed: set[tuple[Output, ...]] = set()
         self._opening = threading.Lock()
         self.weight_bytes = self._open(spec.native)
 
@@ -83,8 +89,14 @@ class OnnxEngine(Engine):
             if not any(set(wanted) <= set(given) for given in self._sessions):
                 self._refuse_others(wanted)
                 self.weight_bytes += self._open(wanted)
+        if self._given(wanted) in self._packed:
+            return batch.in_groups(near, partial(self._run_packed, wanted))
         summed = isinstance(self._spec.sparse, Splade) and self._spec.sparse.pooling == "sum"
         return batch.by_length(partial(self._run_singly if summed else self._run_equal, wanted))
+
+    def alike(self, length: int) -> int:
+        """Short inputs of near lengths run in one pass, where the graph can."""
+        return near(length) if self._spec.native in self._packed else length
 
     def close(self) -> None:
         """Give the memory back."""
@@ -95,7 +107,10 @@ class OnnxEngine(Engine):
         make = partial(build, self._spec, self._precision, outputs)
         asked = (self._precision, *outputs)
         compiled = kept(*self._keep, self._spec, asked, make) if self._keep else make()
-        self._sessions[outputs] = open_session(compiled, self._threads, self._spec.folder)
+        session = open_session(compiled, self._threads, self._spec.folder)
+        if any(one.name == PLACES.name for one in session.get_inputs()):
+            self._packed.add(outputs)
+        self._sessions[outputs] = session
         size = sum(array.nbytes for array in compiled.weights.values())
         del compiled, make
         give_back()
@@ -107,17 +122,37 @@ class OnnxEngine(Engine):
             given = ", ".join(self._spec.outputs)
             raise UnsupportedModel(f"{self._spec.folder}: gives {given}, not {', '.join(others)}")
 
-    def _run_equal(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
-        feeds = {INPUT: ids}
+    def _given(self, wanted: tuple[Output, ...]) -> tuple[Output, ...]:
+        """The outputs of the session that gives these."""
+        return next(given for given in self._sessions if set(wanted) <= set(given))
+
+    def _run_packed(self, outputs: tuple[Output, ...], batch: Batch) -> list[Column]:
+        """Rows of one length as they are, others end to end."""
+        lengths, marks = batch.lengths, batch.marks
+        if (lengths == lengths[0]).all():
+            ids = batch.ids.reshape(len(lengths), -1)
+            return self._run(outputs, self._feeds(ids, marks) | equal_layout(ids.shape[1]), ids.shape)
+        feeds: Feeds = {INPUT: batch.ids[None], **layout(lengths)}
         if self._spec.mark:
-            feeds[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks
-        given = next(given for given in self._sessions if set(outputs) <= set(given))
-        options = run_options(ids, part=given != outputs)
-        columns = self._sessions[given].run(list(outputs), feeds, options)
+            feeds[MARKS.name] = np.repeat(lengths if marks is None else marks, lengths)
+        return self._run(outputs, feeds, (len(lengths), int(lengths.max())))
+
+    def _run_equal(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
+        columns = self._run(outputs, self._feeds(ids, marks), ids.shape)
         return [
             self._sparse(column, ids) if output == "sparse" else column
             for output, column in zip(outputs, columns, strict=True)
         ]
+
+    def _feeds(self, ids: Ids, marks: Ids | None) -> Feeds:
+        if not self._spec.mark:
+            return {INPUT: ids}
+        return {INPUT: ids, MARKS.name: unmarked(self._spec.mark, ids) if marks is None else marks}
+
+    def _run(self, outputs: tuple[Output, ...], feeds: Feeds, shape: tuple[int, ...]) -> list[Any]:
+        given = self._given(outputs)
+        options = run_options(*shape, part=given != outputs)
+        return list(self._sessions[given].run(list(outputs), feeds, options))
 
     def _run_singly(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
         """Row by row: the logarithms that some graphs sum have other bytes at another place of a batch."""
@@ -145,9 +180,8 @@ def unmarked(mark: Mark, ids: Ids) -> Ids:
     return np.full(len(ids), 0 if mark == "prompt" else ids.shape[1], dtype=np.int32)
 
 
-def run_options(ids: NDArray[np.int32], *, part: bool = False) -> ort.RunOptions | None:
-    """How to run ids [rows, length]: a run beyond `LARGE_SCORES` gives memory back; a `part` of a graph runs alone."""
-    rows, length = ids.shape
+def run_options(rows: int, length: int, *, part: bool = False) -> ort.RunOptions | None:
+    """How to run rows of a length: a run beyond `LARGE_SCORES` gives memory back; a `part` of a graph runs alone."""
     large = rows * length * length >= LARGE_SCORES
     if not large and not part:
         return None

@@ -1,8 +1,8 @@
 """Self-attention in the variants that families need, and what goes into it: rotary tables, biases, groups of heads.
 
-All rows of a batch have one length, so there is no padding and no padding mask; only where a graph knows of tokens that
-are not seen (`Mark`) it says how many are. A bias is float32 [1, heads or 1,
-length, length] and is added to the scores.
+Where all rows of a batch have one length there is no padding and no mask; rows of several lengths are laid side by side
+for this alone (`vecmill.graph.packed`), and only these, and graphs that know of tokens that are not seen (`Mark`), say
+how many tokens of each row are. A bias is float32 [1, heads or 1, length, length] and is added to the scores.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.graph.ops import FUSED, INPUT, MARKS, Graph, linear, rms_norm
+from vecmill.graph import packed
+from vecmill.graph.ops import FUSED, INPUT, MARKS, Graph, length_of, linear, rms_norm
+from vecmill.graph.packed import either, end_to_end, side_by_side
 
 Linear = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 """Weight [out, in] and bias [out] of a linear layer, as torch stores them."""
@@ -90,19 +92,24 @@ def attention(
     plain = rotary is None and norms is None and heads.query == heads.key and heads.window is None
     if plain and graph.precision == "float32":
         return _fused(graph, x, projections, heads, bias)
-    query, key, value = _project(graph, x, projections, heads)
-    if norms is not None:
-        query = _head_norm(graph, query, norms[0], heads.query, heads.dims, epsilon)
-        key = _head_norm(graph, key, norms[1], heads.key, heads.dims, epsilon)
-    if rotary is not None:
-        query, key = _rotate(graph, query, rotary, heads.query), _rotate(graph, key, rotary, heads.key)
-    if heads.causal and not bias and heads.dims % GROUPED_DIMS == 0:
-        return _grouped(graph, query, key, value, heads)
-    if heads.causal and heads.window is not None:
-        bias = window_bias(graph, INPUT, heads.window - 1)
-    if heads.query != heads.key:
-        key, value = _repeat(graph, key, heads), _repeat(graph, value, heads)
-    return score(graph, query, key, value, heads, bias=bias)
+    product = _product(graph, x, projections)
+
+    def of(product: str) -> str:
+        query, key, value = _split(graph, product, heads)
+        if norms is not None:
+            query = _head_norm(graph, query, norms[0], heads.query, heads.dims, epsilon)
+            key = _head_norm(graph, key, norms[1], heads.key, heads.dims, epsilon)
+        if rotary is not None:
+            query, key = _rotate(graph, query, rotary, heads.query), _rotate(graph, key, rotary, heads.key)
+        if heads.causal and not bias and heads.dims % GROUPED_DIMS == 0:
+            return _grouped(graph, query, key, value, heads)
+        added = window_bias(graph, INPUT, heads.window - 1) if heads.causal and heads.window is not None else bias
+        if heads.query != heads.key:
+            key, value = _repeat(graph, key, heads), _repeat(graph, value, heads)
+        return score(graph, query, key, value, heads, bias=added)
+
+    width = heads.query * heads.dims
+    return either(graph, lambda: end_to_end(graph, of(side_by_side(graph, product)), width), lambda: of(product))
 
 
 def attention_of_one(
@@ -122,21 +129,39 @@ def attention_of_one(
     pair = [weight for weight, _ in projections[1:]], [bias for _, bias in projections[1:] if bias is not None]
     both = linear(graph, x, np.concatenate(pair[0]), np.concatenate(pair[1]) if pair[1] else None)
     width = heads.dims * heads.key
-    key = graph.op("Split", both, graph.integers(width, width), outputs=2, axis=-1)
-    seen = graph.op("Gather", bias, graph.integers(token), axis=2) if bias else ""
-    return score(graph, query, key, f"{key}_1", heads, bias=seen)
+
+    def of(both: str) -> str:
+        key = graph.op("Split", both, graph.integers(width, width), outputs=2, axis=-1)
+        seen = graph.op("Gather", bias, graph.integers(token), axis=2) if bias else ""
+        return score(graph, query, key, f"{key}_1", heads, bias=seen)
+
+    return either(graph, lambda: of(side_by_side(graph, both)), lambda: of(both))
 
 
 def one_token(graph: Graph, x: str, token: int) -> str:
-    """A token's state, [rows, 1, width]."""
-    return graph.op("Gather", x, graph.integers(token), axis=1)
+    """The state of each row's first (0) or last (-1) token, [rows, 1, width]."""
+    return either(
+        graph,
+        lambda: packed.token(graph, x, token),
+        lambda: graph.op("Gather", x, graph.integers(token), axis=1),
+    )
 
 
 def score(graph: Graph, query: str, key: str, value: str, heads: Heads, *, bias: str = "") -> str:
     """softmax(Q K^T scale + bias) V, all of [rows, length, query heads x dims]."""
     inputs = [query, key, value, "", _seen(graph), bias]
-    causal = int(heads.causal)
-    return graph.op("MultiHeadAttention", *inputs, domain=FUSED, unidirectional=causal, **_attributes(heads))
+    attributes = {"unidirectional": int(heads.causal), **_attributes(heads)}
+
+    def of(outputs: int) -> str:
+        return graph.op("MultiHeadAttention", *inputs, domain=FUSED, outputs=outputs, **attributes)
+
+    if not graph.packed or graph.mixed or bias:
+        return of(1)
+    return packed.if_short(graph, lambda: of(WITH_KEYS), lambda: of(1))
+
+
+WITH_KEYS = 2
+"""Outputs of MultiHeadAttention that keep it from its tiled way, whose bytes are not those of rows that are padded."""
 
 
 def rotary_tables(graph: Graph, positions: int, frequencies: NDArray[np.float32], factor: float = 1.0) -> Rotary:
@@ -166,7 +191,8 @@ def frequencies(dims: int, theta: float) -> NDArray[np.float32]:
 
 def distances(graph: Graph, x: str) -> str:
     """Key position minus query position, int64 [length, length], of token states [rows, length, width]."""
-    last = graph.op("Squeeze", graph.op("Shape", x, start=1, end=2))
+    length = packed.longest(graph) if graph.packed else length_of(graph, x)
+    last = graph.op("Squeeze", length)
     steps = graph.op("Range", graph.scalar(0), last, graph.scalar(1))
     return graph.op(
         "Sub", graph.op("Unsqueeze", steps, graph.integers(0)), graph.op("Unsqueeze", steps, graph.integers(1))
@@ -196,20 +222,30 @@ def relative_bias(graph: Graph, x: str, table: NDArray[np.float32], reach: int) 
 
 def _fused(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], heads: Heads, bias: str) -> str:
     """One operator for the projections and the scores."""
-    weight = np.concatenate([weight.T for weight, _ in projections], axis=1)
-    shift = np.concatenate([np.zeros(len(w), np.float32) if b is None else b for w, b in projections])
+    weight = graph.weight(np.concatenate([weight.T for weight, _ in projections], axis=1))
+    shift = graph.weight(np.concatenate([np.zeros(len(w), np.float32) if b is None else b for w, b in projections]))
     sizes = [len(weight) for weight, _ in projections]
-    inputs = [x, graph.weight(weight), graph.weight(shift), _seen(graph), "", bias]
     attributes = {"qkv_hidden_sizes": sizes, "unidirectional": int(heads.causal), **_attributes(heads)}
-    return graph.op("Attention", *inputs, domain=FUSED, **attributes)
+
+    def of(x: str) -> str:
+        return graph.op("Attention", x, weight, shift, _seen(graph), "", bias, domain=FUSED, **attributes)
+
+    def mixed() -> str:
+        return end_to_end(graph, of(side_by_side(graph, x)), heads.query * heads.dims)
+
+    return either(graph, mixed, lambda: of(x))
 
 
-def _project(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear], heads: Heads) -> tuple[str, str, str]:
+def _product(graph: Graph, x: str, projections: tuple[Linear, Linear, Linear]) -> str:
     """Query, key and value from one product."""
     weight = np.concatenate([weight for weight, _ in projections])
     biased = any(bias is not None for _, bias in projections)
     shift = [np.zeros(len(w), np.float32) if b is None else b for w, b in projections]
-    product = linear(graph, x, weight, np.concatenate(shift) if biased else None)
+    return linear(graph, x, weight, np.concatenate(shift) if biased else None)
+
+
+def _split(graph: Graph, product: str, heads: Heads) -> tuple[str, str, str]:
+    """Query, key and value of their product."""
     sizes = graph.integers(*(heads.dims * count for count in (heads.query, heads.key, heads.key)))
     first = graph.op("Split", product, sizes, outputs=3, axis=-1)
     return first, f"{first}_1", f"{first}_2"
@@ -247,6 +283,8 @@ def _repeat(graph: Graph, x: str, heads: Heads) -> str:
 
 def _seen(graph: Graph) -> str:
     """How many tokens of each row are seen by the others, int32 [rows]; "" for all."""
+    if graph.mixed:
+        return packed.LENGTHS.name
     return MARKS.name if graph.mark == "seen" else ""
 
 

@@ -9,6 +9,7 @@ from vecmill.core import Output
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.heads import Encoded, pooled, token_vectors, token_weights
 from vecmill.graph.ops import IDS, MARKS, Axes, Compiled, Graph
+from vecmill.graph.packed import LAYOUT, either, side_by_side
 from vecmill.graph.scores import pooling_of, scores
 from vecmill.graph.splade import splade
 from vecmill.model.spec import ModelSpec
@@ -41,6 +42,9 @@ FAMILIES = {
 
 BLIND = {"deberta-v2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3"}
 """Families whose attention cannot leave out the tokens that queries are made longer with."""
+
+PACKED = {"bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta"}
+"""Families whose graphs take rows of several lengths in one pass."""
 
 ONE_TOKEN: dict[tuple[str, ...], int] = {("cls",): 0, ("lasttoken",): -1}
 """Poolings that take one token, and which."""
@@ -81,17 +85,25 @@ def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output]
         raise UnsupportedModel(f"{spec.folder}: {what}, are not in the graph; --engine torch can compute them")
     family = import_module(place)
     outputs = outputs or spec.outputs[:1]
-    graph = Graph(precision, _only_token(spec, outputs), spec.mark)
+    packed = spec.family in PACKED and set(outputs) <= POOLED and spec.mark in {None, "second"}
+    graph = Graph(precision, _only_token(spec, outputs), spec.mark, packed=packed)
     weights = read_weights(spec.transformer)
     try:
-        states: str = family.states(graph, spec, weights)
+        states = _rows(graph, family.states(graph, spec, weights))
         encoded = Encoded(states, spec, weights, weights.strip(family.PREFIXES, family.WORDS), family.WORDS)
         results: dict[str, tuple[str, Axes]] = {
             output: (HEADS[output][0](graph, encoded), HEADS[output][1](spec)) for output in outputs
         }
     except msgspec.ValidationError as error:
         raise CorruptFile(f"{spec.transformer / 'config.json'}: {error}") from error
-    return graph.compile(results, (IDS, MARKS) if spec.mark else (IDS,))
+    return graph.compile(results, (IDS, *([MARKS] if spec.mark else []), *(LAYOUT if packed else ())))
+
+
+def _rows(graph: Graph, states: str) -> str:
+    """States row by row for the heads, unless they are one token's already."""
+    if not graph.packed or graph.pooled is not None:
+        return states
+    return either(graph, lambda: side_by_side(graph, states), lambda: graph.op("Identity", states))
 
 
 POOLED: set[Output] = {"dense", "scores"}

@@ -11,8 +11,9 @@ import numpy as np
 
 from vecmill.graph.activations import plain_activation
 from vecmill.graph.attention import Heads, Linear, Rotary, attention, equal_heads
+from vecmill.graph.embeddings import segments
 from vecmill.graph.families.bert import WORDS, Size
-from vecmill.graph.ops import Graph, Norm, add_norm, embedding, linear, segments
+from vecmill.graph.ops import Graph, Norm, add_norm, embedding, linear
 from vecmill.model.weights import Weights
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

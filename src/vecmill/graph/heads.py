@@ -10,16 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from vecmill.errors import CorruptFile
+from vecmill.graph import packed
 from vecmill.graph.activations import plain_activation
 from vecmill.graph.ops import MARKS, STATES, Compiled, Given, Graph, from_mark, length_of, linear
+from vecmill.graph.packed import either
 from vecmill.model.spec import Dense, LayerNorm, ModelSpec, Normalize, Projection, Tail
 from vecmill.model.tasks import TokenWeights
 from vecmill.model.weights import Weights, read_torch, read_weights
 
 LENGTH_AXIS = 1
 
-INT64 = 7
-"""onnx.TensorProto.INT64."""
+INT64, BOOL = 7, 9
+"""Of onnx.TensorProto."""
 
 LOWEST = float(np.finfo(np.float32).min)
 
@@ -37,6 +39,8 @@ def cls(graph: Graph, states: str) -> str:
 
 def lasttoken(graph: Graph, states: str) -> str:
     """The state of the last token."""
+    if graph.packed and graph.pooled is None:
+        return either(graph, lambda: packed.last(graph, states), lambda: _token(graph, states, -1))
     return _token(graph, states, -1)
 
 
@@ -48,8 +52,9 @@ def mean(graph: Graph, states: str) -> str:
 
 def maximum(graph: Graph, states: str) -> str:
     """The largest value over tokens, number by number."""
-    if graph.mark == "prompt":
-        states = graph.op("Where", _columns(graph, from_mark(graph, states)), states, graph.number(LOWEST))
+    if graph.mark == "prompt" or graph.packed:
+        counted = graph.op("Cast", _kept(graph, states), to=BOOL)
+        states = graph.op("Where", _columns(graph, counted), states, graph.number(LOWEST))
     return graph.op("ReduceMax", states, graph.integers(LENGTH_AXIS), keepdims=0)
 
 
@@ -62,7 +67,7 @@ def mean_sqrt_len(graph: Graph, states: str) -> str:
 def weightedmean(graph: Graph, states: str) -> str:
     """The mean over tokens weighted by position, 1 for the first (SGPT, arXiv 2202.08904)."""
     weights = graph.op("CumSum", _ones(graph, states), _scalar(graph, 0))
-    if graph.mark == "prompt":
+    if graph.mark == "prompt" or graph.packed:
         weights = graph.op("Mul", weights, _kept(graph, states))
     return graph.op("Div", _weighted_sum(graph, states, weights), _total(graph, weights))
 
@@ -196,8 +201,12 @@ def _weighted_sum(graph: Graph, states: str, weights: str) -> str:
     """The sum over tokens, each times its weight; weights are float32 [length] or [rows, length].
 
     A product of a vector and a matrix for each row, because its bytes are the same for a row alone and in a batch;
-    those of ReduceMean and ReduceSum are not: ONNX Runtime adds in another order when there is one row.
+    those of ReduceMean and ReduceSum are not: ONNX Runtime adds in another order when there is one row. In a packed
+    graph the vector stands there twice, as its product of one vector adds in an order that depends on the length.
     """
+    if graph.packed:
+        twice = graph.op("Expand", graph.op("Unsqueeze", weights, graph.integers(1)), graph.integers(1, 2, 1))
+        return graph.op("Gather", graph.op("MatMul", twice, states), graph.scalar(0), axis=1)
     if graph.mark != "prompt":
         return graph.op("MatMul", weights, states)
     product = graph.op("MatMul", graph.op("Unsqueeze", weights, graph.integers(1)), states)
@@ -205,7 +214,14 @@ def _weighted_sum(graph: Graph, states: str, weights: str) -> str:
 
 
 def _kept(graph: Graph, states: str) -> str:
-    """1.0 for each token that counts, float32 [length]; or [rows, length], 0.0 where the prompt's tokens do not."""
+    """1.0 for each token that counts, float32 [length]; or [rows, length], 0.0 for a prompt's, and where none is."""
+    if graph.packed:
+        rows = graph.op("Shape", states, start=0, end=2)
+        return either(
+            graph,
+            lambda: _as_float(graph, packed.seen(graph)),
+            lambda: _as_float(graph, graph.op("Expand", graph.integers(1), rows)),
+        )
     return _as_float(graph, from_mark(graph, states)) if graph.mark == "prompt" else _ones(graph, states)
 
 

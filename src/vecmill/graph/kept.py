@@ -25,7 +25,7 @@ from vecmill.model.weights import read_safetensors
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 """To be raised where the same version would quantise otherwise."""
 
 MODEL = "model"

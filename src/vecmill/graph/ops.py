@@ -23,7 +23,7 @@ FUSED = "com.microsoft"
 INPUT = "ids"
 
 Array = NDArray[np.float32 | np.int8 | np.uint8]
-Attribute = float | list[int]
+Attribute = float | list[int] | onnx.GraphProto
 
 Axes = Sequence[str | int]
 """A tensor's axes: names of those that differ from run to run, sizes of the others."""
@@ -70,12 +70,18 @@ class Graph:
         pooled: The one token that the pooling takes, 0 or -1: a family may leave the others out of its last layer.
             None where it takes more.
         mark: What `MARKS`, which is then an input as well, means.
+        packed: Rows may be of several lengths, laid end to end: `vecmill.graph.packed`.
     """
 
-    def __init__(self, precision: str = "float32", pooled: int | None = None, mark: Mark | None = None) -> None:
+    def __init__(
+        self, precision: str = "float32", pooled: int | None = None, mark: Mark | None = None, *, packed: bool = False
+    ) -> None:
         self.precision = precision
         self.pooled = pooled
         self.mark = mark
+        self.packed = packed
+        self.mixed = False  # while the branch for rows of several lengths is built
+        self._names = 0
         self._nodes: list[onnx.NodeProto] = []
         self._weights: dict[str, Array] = {}
         self._constants: list[onnx.TensorProto] = []
@@ -84,7 +90,8 @@ class Graph:
         """Emit a node and return the name of its first output."""
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]  # what is left out at the end is not written
-        name = f"{kind}_{len(self._nodes)}"
+        name = f"{kind}_{self._names}"
+        self._names += 1
         names = _outputs(name, outputs)
         self._nodes.append(helper.make_node(kind, inputs, names, name=name, domain=domain, **attributes))  # type: ignore[arg-type]  # the stub knows no attributes
         return name
@@ -103,6 +110,13 @@ class Graph:
                 names |= zip(node.output, _outputs(name, len(node.output)), strict=True)
             last = names[result]
         return last
+
+    def branch(self, body: Callable[[], str]) -> onnx.GraphProto:
+        """The nodes that `body` emits as a graph within this one, whose tensors it sees."""
+        outer, self._nodes = self._nodes, []
+        result = helper.make_tensor_value_info(body(), TensorProto.FLOAT, None)
+        nodes, self._nodes = self._nodes, outer
+        return helper.make_graph(nodes, f"of_{result.name}", [], [result])
 
     def weight(self, array: Array) -> str:
         """Add a weight, shared with the session without a copy where it is contiguous."""
@@ -180,33 +194,6 @@ def embedding(graph: Graph, table: NDArray[np.float32]) -> str:
     return graph.op("Mul", graph.op("Cast", values, to=TensorProto.FLOAT), scales)
 
 
-def embed_norm(
-    graph: Graph,
-    words: NDArray[np.float32],
-    positions: NDArray[np.float32],
-    norm: tuple[NDArray[np.float32], NDArray[np.float32]],
-    epsilon: float,
-    types: NDArray[np.float32] | None = None,
-) -> str:
-    """LayerNorm(word + position + type) of the ids.
-
-    Args:
-        graph: Where to emit.
-        words: Table [vocabulary, width].
-        positions: Table [positions, width].
-        norm: Scale and shift.
-        epsilon: Of the norm.
-        types: Table [types, width] where texts come in pairs; None where all tokens have one type.
-    """
-    length = graph.op("Shape", INPUT, start=1, end=2)
-    used = graph.op("Slice", graph.weight(positions), graph.integers(0), length, graph.integers(0))
-    summed = graph.op("Add", embedding(graph, words), used)
-    if types is not None:
-        summed = graph.op("Add", summed, graph.op("Gather", graph.weight(types), segments(graph)))
-    scales = [graph.weight(array) for array in norm]
-    return graph.op("LayerNormalization", summed, *scales, axis=-1, epsilon=epsilon)
-
-
 def length_of(graph: Graph, x: str) -> str:
     """The length of [rows, length, ...], int64 [1]."""
     return graph.op("Shape", x, start=1, end=2)
@@ -217,11 +204,6 @@ def from_mark(graph: Graph, x: str = INPUT, mark: str = MARKS.name) -> str:
     places = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length_of(graph, x)), graph.scalar(1))
     marks = graph.op("Unsqueeze", graph.op("Cast", mark, to=TensorProto.INT64), graph.integers(1))
     return graph.op("GreaterOrEqual", places, marks)
-
-
-def segments(graph: Graph) -> str:
-    """The type of each token, 1 in the second text, int32 [rows, length]."""
-    return graph.op("Cast", from_mark(graph), to=TensorProto.INT32)
 
 
 def _float_product(graph: Graph, x: str, weight: NDArray[np.float32]) -> str:

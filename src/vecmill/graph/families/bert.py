@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from vecmill.errors import UnsupportedModel
 from vecmill.graph.activations import activation
 from vecmill.graph.attention import attention, attention_of_one, equal_heads, one_token
-from vecmill.graph.ops import Graph, add_norm, embed_norm, linear
+from vecmill.graph.embeddings import embed_norm
+from vecmill.graph.ops import Graph, add_norm, linear
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
@@ -149,6 +150,8 @@ def encoder(
         last = number == config.num_hidden_layers - 1
         tensors = Layer(weights, f"{place}.{number}.", config.hidden_size, names)
         x = layer(graph, x, config, tensors, bias=bias, only=graph.pooled if last else None)
+    if not config.num_hidden_layers and graph.pooled is not None:
+        return one_token(graph, x, graph.pooled)
     return x
 
 

@@ -15,9 +15,10 @@ from vecmill.errors import UnsupportedModel
 from vecmill.graph.activations import activation, plain_activation
 from vecmill.graph.attention import one_token
 from vecmill.graph.disentangled import Distances, c2p, p2c, product
+from vecmill.graph.embeddings import segments
 from vecmill.graph.families import bert
 from vecmill.graph.families.bert import WORDS, Layer, Names, Size, norm
-from vecmill.graph.ops import INPUT, Graph, add_norm, embedding, linear, segments
+from vecmill.graph.ops import INPUT, Graph, add_norm, embedding, linear
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
 
