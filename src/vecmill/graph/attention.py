@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.graph import packed
-from vecmill.graph.ops import FUSED, INPUT, MARKS, Graph, length_of, linear, rms_norm
+from vecmill.graph.ops import FUSED, INPUT, INT32, MARKS, Graph, length_of, linear, rms_norm
 from vecmill.graph.packed import either, end_to_end, side_by_side
 
 Linear = tuple[NDArray[np.float32], NDArray[np.float32] | None]
@@ -22,9 +22,6 @@ MASKED = float(np.finfo(np.float32).min)
 
 GROUPED_DIMS = 8
 """ONNX Runtime's operator for grouped queries takes heads of a multiple of this."""
-
-INT32 = 6
-"""onnx.TensorProto.INT32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,10 @@ def attention_of_one(
     def of(both: str) -> str:
         key = graph.op("Split", both, graph.integers(width, width), outputs=2, axis=-1)
         seen = graph.op("Gather", bias, graph.integers(token), axis=2) if bias else ""
-        return score(graph, query, key, f"{key}_1", heads, bias=seen)
+        if not graph.packed:
+            return score(graph, query, key, f"{key}_1", heads, bias=seen)
+        twice = graph.op("Expand", query, graph.integers(1, 2, 1))  # a product of one row adds as its length wants
+        return graph.op("Gather", score(graph, twice, key, f"{key}_1", heads, bias=seen), graph.integers(0), axis=1)
 
     return either(graph, lambda: of(side_by_side(graph, both)), lambda: of(both))
 

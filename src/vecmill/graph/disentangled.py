@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.graph.attention import INT32, distances
-from vecmill.graph.ops import FUSED, INPUT, Graph
+from vecmill.graph.attention import distances
+from vecmill.graph.ops import FUSED, INPUT, INT32, Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
 
-from vecmill.graph.ops import INPUT, MARKS, Graph, embedding, from_mark, length_of
+from vecmill.graph.ops import FLOAT, INPUT, INT32, INT64, MARKS, Graph, embedding, from_mark, length_of
 from vecmill.graph.packed import either
 from vecmill.graph.packed import positions as positions_of_tokens
 
@@ -41,19 +40,19 @@ def segments(graph: Graph) -> str:
     return graph.op(
         "Cast",
         either(graph, lambda: _from_marks(graph), lambda: _number(graph, from_mark(graph))),
-        to=TensorProto.INT32,
+        to=INT32,
     )
 
 
 def _from_marks(graph: Graph) -> str:
-    marks = graph.op("Cast", MARKS.name, to=TensorProto.INT64)
+    marks = graph.op("Cast", MARKS.name, to=INT64)
     return _number(
         graph, graph.op("Unsqueeze", graph.op("GreaterOrEqual", positions_of_tokens(graph), marks), graph.integers(0))
     )
 
 
 def _number(graph: Graph, x: str) -> str:
-    return graph.op("Cast", x, to=TensorProto.FLOAT)
+    return graph.op("Cast", x, to=FLOAT)
 
 
 def _first(graph: Graph, table: str) -> str:

@@ -12,16 +12,13 @@ import numpy as np
 from vecmill.errors import CorruptFile
 from vecmill.graph import packed
 from vecmill.graph.activations import plain_activation
-from vecmill.graph.ops import MARKS, STATES, Compiled, Given, Graph, from_mark, length_of, linear
+from vecmill.graph.ops import BOOL, INT64, MARKS, STATES, Compiled, Given, Graph, from_mark, length_of, linear
 from vecmill.graph.packed import either
 from vecmill.model.spec import Dense, LayerNorm, ModelSpec, Normalize, Projection, Tail
 from vecmill.model.tasks import TokenWeights
 from vecmill.model.weights import Weights, read_torch, read_weights
 
 LENGTH_AXIS = 1
-
-INT64, BOOL = 7, 9
-"""Of onnx.TensorProto."""
 
 LOWEST = float(np.finfo(np.float32).min)
 

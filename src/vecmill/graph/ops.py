@@ -22,6 +22,9 @@ FUSED = "com.microsoft"
 
 INPUT = "ids"
 
+FLOAT, INT32, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL
+"""Types of tensors."""
+
 Array = NDArray[np.float32 | np.int8 | np.uint8]
 Attribute = float | list[int] | onnx.GraphProto
 

@@ -11,17 +11,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
 
-from vecmill.graph.ops import Given, Graph
+from vecmill.graph.ops import INT32, INT64, Given, Graph
 
-PLACES = Given("places", TensorProto.INT64, ("several", "longest"))
+PLACES = Given("places", INT64, ("several", "longest"))
 """The token at each place of each row, 0 beyond its end; of no rows where all have one length, and then as long."""
 
-KEPT = Given("kept", TensorProto.INT64, ("kept",))
+KEPT = Given("kept", INT64, ("kept",))
 """Where each token is among the places of all rows; none where all have one length."""
 
-LENGTHS = Given("lengths", TensorProto.INT32, ("several",))
+LENGTHS = Given("lengths", INT32, ("several",))
 """Tokens of each row; none where all have one length."""
 
 LAYOUT = (PLACES, KEPT, LENGTHS)
@@ -124,4 +123,4 @@ def _size(graph: Graph, axis: int) -> str:
 
 
 def _lengths(graph: Graph) -> str:
-    return graph.op("Cast", LENGTHS.name, to=TensorProto.INT64)
+    return graph.op("Cast", LENGTHS.name, to=INT64)

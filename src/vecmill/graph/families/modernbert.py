@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vecmill.graph.attention import INT32, Rotary, attention, window_bias
+from vecmill.graph.attention import Rotary, attention, window_bias
 from vecmill.graph.families.bert import Size
 from vecmill.graph.gated import Layer, Sizes, gated, layer_norm, norm
-from vecmill.graph.ops import MARKS, Graph, embedding, from_mark, linear
+from vecmill.graph.ops import INT32, MARKS, Graph, embedding, from_mark, linear
 from vecmill.graph.rope import Rope, rotary
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import Weights
