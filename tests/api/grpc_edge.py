@@ -1,0 +1,45 @@
+"""How tests of the gRPC service ask: a real channel to a real server, its rpcs by their names."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from vecmill.api.grpc.rpcs import RPCS
+from vecmill.api.grpc.server import GrpcServer
+from vecmill.config import Settings
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry
+from vecmill.serving.served import ServedModel
+
+Reply = Any
+
+
+def registry_of(*models: ServedModel) -> Registry:
+    """A registry of loaded models."""
+    registry = Registry([model.name for model in models])
+    for model in models:
+        registry.add(model)
+    return registry
+
+
+@asynccontextmanager
+async def served(registry: Registry, events: Events, **settings: Any) -> AsyncIterator[tuple[GrpcServer, Any]]:
+    """A server over this registry, and a channel to it."""
+    server = GrpcServer(registry, Settings(**settings), events)
+    address = await server.start("127.0.0.1", 0)
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            yield server, channel
+    finally:
+        await server.stop()
+
+
+def rpc(channel: Any, name: str) -> Any:
+    """A callable for the rpc of this name, unary or streaming as it is; messages in, messages out."""
+    row = next(row for row in RPCS if row.name == name)
+    kind = f"{'stream' if row.many else 'unary'}_{'stream' if row.answers else 'unary'}"
+    return getattr(channel, kind)(
+        row.path, request_serializer=row.request.SerializeToString, response_deserializer=row.response.FromString
+    )
