@@ -92,7 +92,12 @@ class Call:
     async def send_headers(self, headers: dict[str, str]) -> None:
         """Send the metadata that goes before answers."""
         told = {"x-request-id": self.trace.request_id} | headers
-        await self.context.send_initial_metadata(tuple(told.items()))
+        sending = asyncio.ensure_future(self.context.send_initial_metadata(tuple(told.items())))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await sending  # a status cannot be sent while these are on their way
+            raise
 
 
 def with_numbers(result: Answer) -> list[Result]:

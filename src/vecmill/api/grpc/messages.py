@@ -87,7 +87,7 @@ def _ns(seconds: float) -> int:
 def info(_: object, answer: ModelInfo) -> pb.InfoResponse:
     """What the model is, and the limits."""
     told = {name: value for name, value in msgspec.structs.asdict(facts(answer)).items() if value is not None}
-    known = told.keys() & pb.InfoResponse.DESCRIPTOR.fields_by_name.keys() - {"model_type"}
+    known = (told.keys() & set(pb.InfoResponse.DESCRIPTOR.fields_by_name)) - {"model_type"}
     bounded = {name: min(told[name], MOST) if isinstance(told[name], int) else told[name] for name in known}
     return pb.InfoResponse(model_type=MODEL_TYPES.get(answer.task, pb.MODEL_TYPE_EMBEDDING), **bounded)
 
