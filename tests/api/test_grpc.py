@@ -320,7 +320,7 @@ async def test_a_call_has_its_time(
 async def test_a_stream_is_answered_in_order(serve: Serve, fake: FakeEngine, events: Events, seen: list[Event]) -> None:
     """Answers come in the order of the messages, each before the stream has ended, and each counts as a request."""
     model = serve(fake)
-    texts = distinct(600)
+    texts = distinct(300)
     async with served(registry_of(model), events) as (_, channel):
         stream = rpc(channel, "EmbedStream")()
         await stream.write(embed("hello"))
@@ -331,7 +331,7 @@ async def test_a_stream_is_answered_in_order(serve: Serve, fake: FakeEngine, eve
         await stream.done_writing()
         assert await stream.read() == grpc.aio.EOF
     routes = [event.route for event in seen if isinstance(event, RequestDone) and event.inputs == 1]
-    assert routes.count("/tei.v1.Embed/EmbedStream") == 601
+    assert routes.count("/tei.v1.Embed/EmbedStream") == 301
 
 
 async def test_a_stream_is_read_as_it_is_answered(serve: Serve, fake: FakeEngine, events: Events) -> None:
@@ -346,6 +346,21 @@ async def test_a_stream_is_read_as_it_is_answered(serve: Serve, fake: FakeEngine
         assert model.runner.waiting_items == IN_FLIGHT - 1
         fake.gate.set()
         assert len(await reading) == IN_FLIGHT + 50
+
+
+async def test_a_stream_is_one_among_others(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """All messages of a stream together weigh as much as one request: another of the tenant does not wait for them."""
+    model = serve(fake, batch_tokens=5)
+    async with served(registry_of(model), events) as (_, channel):
+        fake.gate.clear()
+        reading = asyncio.create_task(_all(rpc(channel, "EmbedStream")(iter(map(embed, distinct(100))))))
+        await until(lambda: model.runner.waiting_items == 99)
+        call = rpc(channel, "Embed")(embed("a b c d e f g h"))  # dearer than each of them
+        await until(lambda: model.runner.waiting_items == 100)
+        fake.gate.set()
+        await call
+        assert len(await reading) == 100
+    assert fake.batches.index([10]) < 5
 
 
 async def test_a_stream_ends_with_what_fails(serve: Serve, fake: FakeEngine, events: Events) -> None:
@@ -415,6 +430,16 @@ async def test_streams_that_cannot_be_ranked(channel: Any, stream: list[Any], de
     """An empty stream and a wrong message are the caller's fault."""
     error = await failure(rpc(channel, "RerankStream")(iter(stream), **of("judge")))
     assert (error.code(), error.details()[: len(details)]) == (Code.INVALID_ARGUMENT, details)
+
+
+async def test_many_callers_at_once(channel: Any) -> None:
+    """However many call at once, all are answered: nobody is cancelled at random."""
+    ask = rpc(channel, "Info")
+
+    async def one() -> Any:
+        return await ask(pb.InfoRequest(), **of("tiny"))
+
+    assert {reply.model_id for reply in await asyncio.gather(*(one() for _ in range(1500)))} == {"tiny"}
 
 
 async def test_an_engine_that_fails(serve: Serve, fake: FakeEngine, events: Events) -> None:

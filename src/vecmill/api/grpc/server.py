@@ -14,6 +14,9 @@ from vecmill.config import Settings
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
+MOST_PENDING = 1_000_000
+"""Calls not looked at yet. Beyond 1,000 the library cancels some at random; our queue refuses, and says until when."""
+
 
 class GrpcServer:
     """Serves the models over gRPC; made and used in a running event loop.
@@ -33,6 +36,8 @@ class GrpcServer:
             ("grpc.so_reuseport", 0),  # else two servers could share a port, and none would know
             ("grpc.max_receive_message_length", settings.max_body_bytes),
             ("grpc.max_send_message_length", -1),
+            ("grpc.server.max_pending_requests", MOST_PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
         ]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers(self._calls.handlers())
