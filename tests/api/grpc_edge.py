@@ -1,6 +1,6 @@
 """How tests of the gRPC service ask: a real channel to a real server, its rpcs by their names."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
 
-Reply = Any
+Options = Sequence[tuple[str, int]]
 
 
 def registry_of(*models: ServedModel) -> Registry:
@@ -25,12 +25,14 @@ def registry_of(*models: ServedModel) -> Registry:
 
 
 @asynccontextmanager
-async def served(registry: Registry, events: Events, **settings: Any) -> AsyncIterator[tuple[GrpcServer, Any]]:
-    """A server over this registry, and a channel to it."""
+async def served(
+    registry: Registry, events: Events, options: Options = (), **settings: Any
+) -> AsyncIterator[tuple[GrpcServer, Any]]:
+    """A server over this registry, and a channel to it with these options."""
     server = GrpcServer(registry, Settings(**settings), events)
     address = await server.start("127.0.0.1", 0)
     try:
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with grpc.aio.insecure_channel(address, options) as channel:
             yield server, channel
     finally:
         await server.stop()

@@ -495,6 +495,8 @@ async def test_health(serve: Serve, tiny_spec: ModelSpec, events: Events, name: 
         registry.add(serve(*fakes(tiny_spec, name)[0]))
         assert (await watched.read()).status == SERVING
         assert await states() == healthy
+        listed = (await health.List(health_pb2.HealthListRequest())).statuses
+        assert [listed[service].status for service in services] == healthy
         registry.draining = True
         assert await states() == [NOT] * 6
         assert (await watched.read()).status == NOT
@@ -540,3 +542,21 @@ async def test_what_is_cut_is_told(serve: Serve, fake: FakeEngine, events: Event
         for end in ends:
             error = await end
             assert (error.code(), "shut down" in error.details()) == (Code.UNAVAILABLE, True)
+
+
+async def test_a_caller_who_does_not_read(
+    serve: Serve, fake: FakeEngine, events: Events, seen: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers that nobody reads hold up their own stream alone, and not the end of the server."""
+    narrow = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))
+    async with served(registry_of(serve(fake)), events, narrow) as (server, channel):
+        stream = rpc(channel, "EmbedAllStream")(pb.EmbedAllRequest(inputs=LONG, truncate=True) for _ in range(2000))
+        told = -1
+        while told < len(seen) or not seen:  # until nothing more is answered
+            told = len(seen)
+            await asyncio.sleep(0.2)
+        assert 0 < told < 2000
+        assert (await rpc(channel, "Embed")(embed("hello"))).metadata.compute_tokens == 3
+        assert not await server.stop()
+        assert (await failure(stream)).code() in {Code.UNAVAILABLE, Code.CANCELLED}
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -132,7 +132,10 @@ class Serving:
         from vecmill.api.grpc.server import GrpcServer
 
         self._grpc = GrpcServer(self._registry, settings, self._events)
-        return await self._grpc.start(settings.host, settings.grpc_port)
+        try:
+            return await self._grpc.start(settings.host, settings.grpc_port)
+        except RuntimeError as error:  # another took the port since we looked
+            raise AddressUnavailable(f"cannot listen for gRPC: {error}; choose another with --grpc-port") from error
 
     @property
     def _busy(self) -> bool:

@@ -52,6 +52,13 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the libra
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service[:100]!r}; there are {known}")
         return pb.HealthCheckResponse(status=status)
 
+    async def List(  # noqa: N802 (as the rpc)
+        self, _: pb.HealthListRequest, __: grpc.aio.ServicerContext
+    ) -> pb.HealthListResponse:
+        """The state of every service."""
+        states = {service: pb.HealthCheckResponse(status=self._status(service)) for service in ("", *ANSWERS)}
+        return pb.HealthListResponse(statuses=states)
+
     async def Watch(  # noqa: N802 (as the rpc)
         self, request: pb.HealthCheckRequest, _: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.HealthCheckResponse]:
