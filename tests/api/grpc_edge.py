@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import pytest
 
+from vecmill.api.grpc import tei_pb2 as pb
 from vecmill.api.grpc.rpcs import RPCS
 from vecmill.api.grpc.server import GrpcServer
 from vecmill.config import Settings
@@ -13,6 +15,7 @@ from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
 
+Code = grpc.StatusCode
 Options = Sequence[tuple[str, int]]
 
 
@@ -45,3 +48,25 @@ def rpc(channel: Any, name: str) -> Any:
     return getattr(channel, kind)(
         row.path, request_serializer=row.request.SerializeToString, response_deserializer=row.response.FromString
     )
+
+
+def of(model: str) -> dict[str, Any]:
+    """The metadata that names a model, for `rpc(...)(message, **of("tiny"))`."""
+    return {"metadata": (("x-model", model),)}
+
+
+def embed(text: str, **more: Any) -> pb.EmbedRequest:
+    """A request for a vector."""
+    return pb.EmbedRequest(inputs=text, **more)
+
+
+async def failure(call: Any) -> grpc.aio.AioRpcError:
+    """The error that a call, or a stream, ends with."""
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await whole(call) if hasattr(call, "__aiter__") else await call
+    return failed.value
+
+
+async def whole(call: Any) -> list[Any]:
+    """All answers of a stream."""
+    return [reply async for reply in call]
