@@ -6,7 +6,7 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real check format golden bench bench-engine bench-scheduler bench-rivals clean
+.PHONY: help install serve test test-reference test-real check format proto golden bench bench-engine bench-scheduler bench-rivals clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ check: $(DEV) ## Format, lint and types
 format: $(DEV) ## Rewrite the files as the formatter wants them
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+proto: $(DEV) ## Compile the messages of the gRPC service anew from tei.proto
+	$(VENV)/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src src/vecmill/api/grpc/tei.proto
 
 golden: $(REFERENCE)/.installed ## Record the golden vectors anew from sentence-transformers
 	$(REFERENCE)/bin/python scripts/make_golden.py

@@ -37,6 +37,10 @@ HOMES = {
     "onnx": {"graph/ops.py"},
     "torch": {"engine/pytorch.py", "engine/torch_heads.py", "engine/torch_network.py"},
     "transformers": {"engine/torch_network.py"},
+    "grpc": {f"api/grpc/{name}.py" for name in ("call", "calls", "health", "server", "statuses")},
+    "grpc_health": {"api/grpc/health.py", "api/grpc/server.py"},
+    "grpc_reflection": {"api/grpc/server.py"},
+    "google": {f"api/grpc/{name}.py" for name in ("call", "messages", "rpcs", "tei_pb2")},
     "uvicorn": {"api/server.py"},
     "cyclopts": {"cli.py"},
     "huggingface_hub": {"model/hub.py", "model/hub_errors.py"},
@@ -92,6 +96,7 @@ def test_dialects_know_nobody() -> None:
     [
         ("vecmill", {"numpy", "onnxruntime", "onnx", "starlette", "tokenizers", "cyclopts"}),
         ("vecmill.cli", {"numpy", "onnxruntime", "onnx", "starlette", "tokenizers"}),
+        ("vecmill.api.server", {"grpc", "google"}),
         ("vecmill.api.dialects.openai", {"onnxruntime", "onnx", "starlette", "tokenizers"}),
     ],
 )

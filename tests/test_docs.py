@@ -12,6 +12,8 @@ from vecmill.api.admin import PAGES
 from vecmill.api.app import DIALECTS
 from vecmill.api.dialect import Dialect
 from vecmill.api.dialects.openai import OPENAI, STATUSES, EmbeddingsBody
+from vecmill.api.grpc.rpcs import RPCS
+from vecmill.api.grpc.statuses import CODES
 from vecmill.api.metrics import Metrics
 from vecmill.config import DEFAULT_MODEL, Settings
 from vecmill.graph.build import FAMILIES
@@ -70,6 +72,20 @@ def test_every_error_is_documented() -> None:
     """Each status has a row with its code."""
     rows = {(status, code) for status, _, code in STATUSES.values() if code}
     assert [row for row in rows if f"| {row[0]} | `{row[1]}` |" not in API] == []
+
+
+def test_every_rpc_is_documented() -> None:
+    """Each rpc has a row with its service and the route that asks the same."""
+    for rpc in RPCS:
+        (row,) = [
+            line for line in PAGE.splitlines() if line.startswith(f"| `{rpc.service}` |") and f"`{rpc.name}`" in line
+        ]
+        assert any(f"`{rpc.route.method} {path}`" in row for path in rpc.route.paths)
+
+
+def test_every_code_is_documented() -> None:
+    """Each code of gRPC has a row."""
+    assert [code.name for code in CODES.values() if f"| `{code.name}` |" not in API] == []
 
 
 def test_every_metric_is_documented() -> None:

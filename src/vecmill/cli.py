@@ -27,7 +27,7 @@ flat = Parameter(name="*")
 
 @app.command
 def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> int:  # noqa: B008 (frozen)
-    """Serve models over HTTP.
+    """Serve models over HTTP, and gRPC where a port is given.
 
     Args:
         models: Hub ids (org/name or org/name@revision), folders or wheels (pypi:NAME==VERSION), each with an optional

@@ -11,6 +11,7 @@ from vecmill.errors import BadSettings
 LEAST = {
     "hub_timeout_s": 0.0,
     "port": 0,
+    "grpc_port": 0,
     "threads": 0,
     "lanes": 0,
     "kept_weights_mb": 0,
@@ -67,6 +68,8 @@ class Settings(FetchSettings):
     Attributes:
         host: Address to listen on.
         port: TCP port; 0 takes a free one.
+        grpc_port: TCP port of Text Embeddings Inference's gRPC service, on the same address; 0 takes a free one, and
+            without a number there is none. Needs vecmill[grpc].
         kept_weights_mb: Most megabytes (10^6 bytes) of quantised weights that are kept on disk for the next start,
             under the cache folder; 0 keeps none.
         threads: Threads of the engine; 0 means as many as this process may use.
@@ -113,6 +116,7 @@ class Settings(FetchSettings):
 
     host: str = "127.0.0.1"
     port: int = 8080
+    grpc_port: int | None = None
     threads: int = 0
     lanes: int = 0
     precision: Precision = "float32"
@@ -146,6 +150,8 @@ class Settings(FetchSettings):
         """
         for name, least in LEAST.items():
             value = getattr(self, name)
+            if value is None:
+                continue
             if not math.isfinite(value):
                 raise BadSettings(f"{name} is {value}; a finite number is needed")
             if value < least:

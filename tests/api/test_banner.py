@@ -9,6 +9,8 @@ from edge import KINDS, fakes
 from conftest import Serve, client_of
 from vecmill.api import server
 from vecmill.api.server import banner
+from vecmill.config import Settings
+from vecmill.errors import BadSettings
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tasks import TASKS
 from vecmill.serving.events import Events
@@ -32,6 +34,21 @@ async def test_the_first_request_works(serve: Serve, tiny_spec: ModelSpec, event
     assert found
     async with client_of(models, events) as client:
         assert (await client.post(found[1], json=json.loads(found[2]))).status_code == 200
+
+
+def test_grpc_has_its_line(serve: Serve) -> None:
+    """Where gRPC is served too, the banner says where."""
+    lines = banner("http://test", [serve()], "127.0.0.1:50051").splitlines()
+    assert lines[1:3] == ["gRPC (tei.v1) is ready on 127.0.0.1:50051", ""]
+
+
+def test_grpc_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are not installed the start says how to get them."""
+    monkeypatch.setattr(server, "GRPC", ("grpc", "a_library_that_there_is_not"))
+    with pytest.raises(
+        BadSettings, match=re.escape("grpc_port is 0; gRPC needs more libraries: pip install 'vecmill[grpc]'")
+    ):
+        server.serve(["./nothing"], Settings(port=0, grpc_port=0))
 
 
 def test_every_task_has_its_words() -> None:

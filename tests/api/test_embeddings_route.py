@@ -11,7 +11,7 @@ import pytest
 from edge import EMBEDDINGS
 
 from conftest import Serve, client_of
-from vecmill.api.endpoint import INLINE_NUMBERS
+from vecmill.api.replies import INLINE_NUMBERS
 from vecmill.core import Options, Request
 from vecmill.engine.fake import FakeEngine
 from vecmill.serving.events import Events

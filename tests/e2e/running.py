@@ -33,6 +33,11 @@ class Running:
         """Where it listens, from its banner."""
         return self.banner.partition(" is ready on ")[2].partition(" ")[0]
 
+    @property
+    def grpc(self) -> str:
+        """Where it listens for gRPC, from its banner."""
+        return self.banner.partition("gRPC (tei.v1) is ready on ")[2].partition("\n")[0]
+
     def told(self, word: str) -> str:
         """The lines on standard error up to the first that holds a word."""
         return read_to(self.process.stderr, word)

@@ -111,6 +111,17 @@ def test_a_port_in_use(tiny_folder: Path) -> None:
     assert line.endswith("choose another with --host or --port")
 
 
+def test_a_grpc_port_in_use(tiny_folder: Path) -> None:
+    """The same for gRPC's port, also where it is the one of HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        line = complaint("serve", tiny_folder, "--port", "0", "--grpc-port", str(port))
+    assert line.startswith(f"cannot listen on 127.0.0.1 port {port}: ")
+    assert line.endswith("choose another with --host or --grpc-port")
+    line = complaint("serve", tiny_folder, "--port", str(port), "--grpc-port", str(port))
+    assert line.endswith("choose another with --host or --grpc-port")
+
+
 def test_a_wrong_flag() -> None:
     """A flag that does not exist is a usage error with the nearest one."""
     assert complaint("serve", "--prot", "1", code=2).startswith("Unknown option: --prot. Did you mean --port")

@@ -24,8 +24,9 @@ from vecmill.api.dialects.openai import OPENAI
 from vecmill.api.dialects.tei.dialect import TEI
 from vecmill.api.dialects.vllm.dialect import VLLM
 from vecmill.api.dialects.voyage import VOYAGE
-from vecmill.api.endpoint import UNEXPECTED, Endpoint, error_response
+from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
+from vecmill.api.replies import UNEXPECTED
 from vecmill.api.trace import Traced
 from vecmill.config import Settings
 from vecmill.errors import MethodNotAllowed, UnknownRoute, VecmillError

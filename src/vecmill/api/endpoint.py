@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,30 +15,15 @@ from vecmill.api.callers import Callers
 from vecmill.api.decode import decode, decode_query, keys_of
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
+from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
 from vecmill.api.trace import Trace, trace_of
-from vecmill.asks import Answer, ListRequest, ModelInfo, Several, Tokenized
+from vecmill.asks import ListRequest, Several
 from vecmill.core import Caller, Request, Result
-from vecmill.errors import (
-    EngineFailed,
-    InvalidRequest,
-    MethodNotAllowed,
-    ShuttingDown,
-    TimedOut,
-    Unauthorized,
-    VecmillError,
-)
+from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
 
 log = logging.getLogger(__name__)
-
-INLINE_NUMBERS = 64 * 1024
-"""Answers of up to this many numbers are encoded on the event loop: a few milliseconds at most."""
-
-CLIENT_GONE = 499
-
-UNEXPECTED = EngineFailed("an unexpected error in the server; its log says more")
-"""What callers are told of errors that nobody foresaw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,72 +107,23 @@ class Endpoint:
         ask = route.parse(body, incoming.headers)
         if isinstance(ask, Request) and incoming.model is not None:
             ask = replace(ask, model=incoming.model)
-        if isinstance(ask, Request) and "no-store" in incoming.headers.get("cache-control", ""):
-            ask = replace(ask, options=replace(ask.options, no_store=True))
+        ask = as_told(ask, incoming.headers)
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")
         if not isinstance(ask, ListRequest | Several):
             trace.model = self._registry.get(ask.model).name
         with incoming.watch():
-            result = await _in_time(answer(ask, self._registry, caller), caller.timeout_s)
+            result = await in_time(answer(ask, self._registry, caller), caller.timeout_s)
         headers = route.headers(body, result)
         parts = result if isinstance(result, list) else [result]
         trace.results = [part for part in parts if isinstance(part, Result)]
         trace.model = trace.model or next((part.model for part in trace.results), "")
-        if isinstance(result, Result):
-            headers = _result_headers(result) | headers
-        content = await self._render(route, body, result)
+        headers = result_headers(result) | headers
+        content = await rendered(route.render, body, result, self._encoding)
         return Response(content, media_type="application/json", headers=headers)
-
-    async def _render(self, route: Route, body: object, result: Answer) -> bytes:
-        if _numbers(result) <= INLINE_NUMBERS:
-            return route.render(body, result)
-        return await asyncio.get_running_loop().run_in_executor(self._encoding, route.render, body, result)
-
-
-async def _in_time(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> Answer:
-    """The answer, unless it takes too long; then what still waits for it is dropped."""
-    if timeout_s == math.inf:
-        return await answering
-    try:
-        return await asyncio.wait_for(answering, timeout_s)
-    except TimeoutError:
-        raise TimedOut(f"the request was not done within {timeout_s:g} s, the time that it had") from None
-
-
-def _numbers(result: Answer) -> int:
-    """About how many numbers an answer holds."""
-    match result:
-        case Result():
-            sparse = sum(len(one.values) for one in result.sparse)
-            return result.rows.size + result.scores.size + sparse + sum(one.size for one in result.multi)
-        case Tokenized():
-            return sum(map(len, result.pieces))
-        case list():
-            return sum(_numbers(one) for one in result if not isinstance(one, ModelInfo))
-        case _:
-            return 0
 
 
 def error_response(dialect: Dialect, error: VecmillError) -> Response:
     """The answer that says what happened, with the headers that clients act on."""
     reply = dialect.render_error(error)
-    headers = {}
-    retry_after_s = getattr(error, "retry_after_s", None)
-    if retry_after_s is not None:
-        headers["retry-after"] = str(max(1, math.ceil(retry_after_s)))
-        headers["retry-after-ms"] = str(max(1, round(retry_after_s * 1000)))
-    if isinstance(error, TimedOut):
-        headers["x-should-retry"] = "false"  # nobody waits any more; OpenAI's and other SDKs would try again
-    if isinstance(error, Unauthorized):
-        headers["www-authenticate"] = "Bearer"
-    if isinstance(error, MethodNotAllowed):
-        headers["allow"] = ", ".join(error.allowed)
-    return Response(reply.body, reply.status, headers, media_type="application/json")
-
-
-def _result_headers(result: Result) -> dict[str, str]:
-    headers = {"x-vecmill-truncated": str(result.truncated), "x-vecmill-cached": str(result.cached)}
-    if result.token_vocabulary:
-        headers["x-token-vocabulary"] = result.token_vocabulary
-    return headers
+    return Response(reply.body, reply.status, error_headers(error), media_type="application/json")

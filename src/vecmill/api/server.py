@@ -9,16 +9,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from vecmill import __version__
 from vecmill.api.app import build
 from vecmill.config import Settings
-from vecmill.errors import AddressUnavailable, StartError
+from vecmill.errors import AddressUnavailable, BadSettings, StartError
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry, load, names
 from vecmill.serving.served import ServedModel
+
+if TYPE_CHECKING:
+    from vecmill.api.grpc.server import GrpcServer  # an extra
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +60,8 @@ def serve(references: list[str], settings: Settings, show: Callable[[str], None]
         StartError: A setting makes no sense, the address is taken or a model cannot be loaded.
     """
     registry, events = Registry(names(references)), Events()
-    with _listen(settings) as listener:
+    with _listen(settings.host, settings.port, "--port") as listener:
+        _check_grpc(settings)
         app = build(registry, settings, events)
         config = uvicorn.Config(
             app,
@@ -94,6 +100,7 @@ class Serving:
         self._events = events
         self._show = show
         self._failure: StartError | None = None
+        self._grpc: GrpcServer | None = None
         self._drain: asyncio.Task[None] | None = None
 
     async def run(self, listener: socket.socket) -> bool:
@@ -101,18 +108,39 @@ class Serving:
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._stop)
-        loading = threading.Thread(target=self._load, args=(loop, address(listener)), name="loading", daemon=True)
-        loading.start()
+        grpc = await self._open_grpc()
+        load = partial(self._load, loop, address(listener), grpc)
+        threading.Thread(target=load, name="loading", daemon=True).start()
         await self._server.serve(sockets=[listener])
+        cut = bool(self._server.server_state.tasks)  # what uvicorn cancels when the time to drain is over
+        if self._grpc is not None:
+            cut |= not await self._grpc.stop()
         if self._drain is not None:
             self._drain.cancel()
         if self._failure:
             raise self._failure
-        cut = bool(self._server.server_state.tasks)  # what uvicorn cancels when the time to drain is over
         finished = not (cut or self._server.force_exit)
         if finished:
             self._registry.close()
         return finished
+
+    async def _open_grpc(self) -> str:
+        """Listen for gRPC; where, or "" where that is not wanted."""
+        settings = self._settings
+        if settings.grpc_port is None:
+            return ""
+        from vecmill.api.grpc.server import GrpcServer
+
+        self._grpc = GrpcServer(self._registry, settings, self._events)
+        try:
+            return await self._grpc.start(settings.host, settings.grpc_port)
+        except RuntimeError as error:  # another took the port since we looked
+            raise AddressUnavailable(f"cannot listen for gRPC: {error}; choose another with --grpc-port") from error
+
+    @property
+    def _busy(self) -> bool:
+        """Whether something accepted is not answered yet."""
+        return bool(self._server.server_state.tasks) or (self._grpc is not None and self._grpc.busy)
 
     def _stop(self) -> None:
         """Drain at the first signal, stop at the second."""
@@ -129,14 +157,14 @@ class Serving:
         began = loop.time()
         while loop.time() - began < settings.drain_timeout_s:
             self._registry.closed = loop.time() - began >= settings.drain_notice_s
-            if self._registry.closed and not self._server.server_state.tasks:
+            if self._registry.closed and not self._busy:
                 break
             await asyncio.sleep(POLL_S)
         left = settings.drain_timeout_s - (loop.time() - began)
         self._server.config.timeout_graceful_shutdown = max(left, POLL_S)  # type: ignore[assignment]  # as above
         self._server.should_exit = True
 
-    def _load(self, loop: asyncio.AbstractEventLoop, url: str) -> None:
+    def _load(self, loop: asyncio.AbstractEventLoop, url: str, grpc: str) -> None:
         """Load the models, on a thread of its own."""
         try:
             for reference in self._references:
@@ -146,7 +174,7 @@ class Serving:
             log.debug("loading failed", exc_info=error)
             loop.call_soon_threadsafe(setattr, self._server, "should_exit", True)  # noqa: FBT003
         else:
-            self._show(banner(url, list(self._registry)))
+            self._show(banner(url, list(self._registry), grpc))
 
 
 def address(listener: socket.socket) -> str:
@@ -156,9 +184,10 @@ def address(listener: socket.socket) -> str:
     return f"http://{shown}:{port}"
 
 
-def banner(url: str, models: list[ServedModel]) -> str:
+def banner(url: str, models: list[ServedModel], grpc: str = "") -> str:
     """What is served and how to ask it."""
-    lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)", ""]
+    lines = [f"vecmill {__version__} is ready on {url} (documentation: {url}/docs)"]
+    lines += [f"gRPC (tei.v1) is ready on {grpc}", ""] if grpc else [""]
     for model in models:
         spec = model.spec
         facts = [f"{spec.dims} dimensions" if spec.dims else TASKS[spec.task], f"up to {spec.max_tokens} tokens"]
@@ -191,13 +220,31 @@ EXAMPLES = {
 """Task to a first request."""
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+GRPC = ("grpc", "grpc_health", "grpc_reflection")
+"""What the gRPC service needs, which only vecmill[grpc] installs."""
+
+
+def _check_grpc(settings: Settings) -> None:
+    """Refuse what gRPC's own library would tell late, or in many lines.
+
+    Raises:
+        BadSettings: The service is wanted and its libraries are not installed.
+        AddressUnavailable: Its port is taken.
+    """
+    if settings.grpc_port is None:
+        return
+    if not all(find_spec(library) for library in GRPC):
+        raise BadSettings(f"grpc_port is {settings.grpc_port}; gRPC needs more libraries: pip install 'vecmill[grpc]'")
+    _listen(settings.host, settings.grpc_port, "--grpc-port").close()
+
+
+def _listen(host: str, port: int, flag: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise AddressUnavailable(
-            f"cannot listen on {settings.host} port {settings.port}: {error}; choose another with --host or --port"
+            f"cannot listen on {host} port {port}: {error}; choose another with --host or {flag}"
         ) from error
 
 

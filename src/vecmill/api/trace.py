@@ -69,7 +69,8 @@ class Traced:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        trace = Trace(_request_id(scope))
+        given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+        trace = Trace(request_id(given))
         scope["vecmill.trace"] = trace
         header = (b"x-request-id", trace.request_id.encode())
         status = 0
@@ -88,6 +89,6 @@ class Traced:
                 self._events(trace.done(status))
 
 
-def _request_id(scope: Scope) -> str:
-    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+def request_id(given: str) -> str:
+    """The caller's own where it is one, else one of ours."""
     return given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"

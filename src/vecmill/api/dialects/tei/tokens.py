@@ -47,7 +47,7 @@ def info(query: TeiInfoQuery, _: Headers) -> InfoRequest:
 def render_tokenize(_: object, answer: Tokenized) -> bytes:
     """For each text its tokens, with places in bytes."""
     return msgspec.json.encode(
-        [_tokens(text, pieces) for text, pieces in zip(answer.texts, answer.pieces, strict=True)]
+        [tokens_of(text, pieces) for text, pieces in zip(answer.texts, answer.pieces, strict=True)]
     )
 
 
@@ -57,7 +57,12 @@ def render_decode(_: object, answer: Detokenized) -> bytes:
 
 
 def render_info(_: object, answer: ModelInfo) -> bytes:
-    """The model's kind and the limits. What has no counterpart here is null or the nearest that there is."""
+    """The model's kind and the limits."""
+    return msgspec.json.encode(facts(answer))
+
+
+def facts(answer: ModelInfo) -> TeiInfo:
+    """What TEI tells of a model. What has no counterpart here is null or the nearest that there is."""
     named = dict(enumerate(answer.labels))
     labels = {"id2label": named, "label2id": {label: number for number, label in named.items()}}
     kind: dict[str, dict[str, Any]] = {
@@ -67,26 +72,25 @@ def render_info(_: object, answer: ModelInfo) -> bytes:
         "classify": {"classifier": labels},
         "rerank": {"reranker": labels},
     }
-    return msgspec.json.encode(
-        TeiInfo(
-            model_id=answer.model,
-            model_sha=None if answer.revision == "local" else answer.revision,
-            model_dtype=answer.precision,
-            served_model_name=answer.model,
-            model_type=kind[answer.task],
-            max_concurrent_requests=answer.max_queue_tokens // answer.max_tokens,
-            max_input_length=answer.max_tokens,
-            max_batch_tokens=answer.max_batch_tokens,
-            max_batch_requests=None,
-            max_client_batch_size=answer.max_inputs,
-            auto_truncate=True,
-            tokenization_workers=1,
-            version=__version__,
-        )
+    return TeiInfo(
+        model_id=answer.model,
+        model_sha=None if answer.revision == "local" else answer.revision,
+        model_dtype=answer.precision,
+        served_model_name=answer.model,
+        model_type=kind[answer.task],
+        max_concurrent_requests=answer.max_queue_tokens // answer.max_tokens,
+        max_input_length=answer.max_tokens,
+        max_batch_tokens=answer.max_batch_tokens,
+        max_batch_requests=None,
+        max_client_batch_size=answer.max_inputs,
+        auto_truncate=True,
+        tokenization_workers=1,
+        version=__version__,
     )
 
 
-def _tokens(text: str, pieces: list[Piece]) -> list[TeiToken]:
+def tokens_of(text: str, pieces: list[Piece]) -> list[TeiToken]:
+    """The tokens of a text, with their places in bytes."""
     starts = [0]
     for character in text:
         starts.append(starts[-1] + len(character.encode()))

@@ -212,10 +212,14 @@ REPLIES = {
 def render_error(error: errors.VecmillError) -> ErrorReply:
     """The status and the body of an error."""
     status, kind = entry(REPLIES, error)
-    message = str(error)
+    return ErrorReply(status, msgspec.json.encode({"error": message_of(error), "error_type": kind}))
+
+
+def message_of(error: errors.VecmillError) -> str:
+    """What an error says; of a batch that is too large what TEI says, as its clients look for it."""
     if isinstance(error, errors.TooManyInputs):
-        message = f"batch size {error.count} > maximum allowed batch size {error.limit}"
-    return ErrorReply(status, msgspec.json.encode({"error": message, "error_type": kind}))
+        return f"batch size {error.count} > maximum allowed batch size {error.limit}"
+    return str(error)
 
 
 def options(body: TeiOptions | TeiParameters, **more: Any) -> Options:  # noqa: ANN401 (fields of Options)
