@@ -176,8 +176,7 @@ class Scheduler(Generic[OwnerT]):
         for pile in chain((owner.piles[length],), _filled(tenant.lines[length]), _filled(self._lines[length])):
             part = pile[len(batch) - room :]
             del pile[len(batch) - room :]
-            part.reverse()
-            batch += part
+            batch += reversed(part)
             self._serve(part, length, price)
             if len(batch) == room:
                 break
@@ -257,7 +256,7 @@ class Scheduler(Generic[OwnerT]):
         self.waiting_items += items
         self.waiting_tokens += items * length
         cost = self.waiting_cost + items * self._price(length)
-        self.waiting_cost = max(0.0, cost) if self.waiting_items else 0.0  # prices change while items wait
+        self.waiting_cost = cost if self.waiting_items and cost > 0.0 else 0.0  # prices change while items wait
 
 
 def _next(owner: Owner) -> Item[Any]:
