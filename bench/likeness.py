@@ -1,8 +1,8 @@
 """A machine on paper that is like the one that bench/results was measured on, and how like it is.
 
 Two constants, the seconds of a batch and of a token, are chosen so that two measured figures come out: the bare
-engine's p50 of a lone query and the server's bulk texts a second. All other figures are then foretold, and compared with
-what bench/rivals.py and bench/tenants.py measured.
+engine's p50 of a lone query and the server's bulk texts a second. All other figures are then foretold, and compared
+with what bench/rivals.py and bench/tenants.py measured.
 """
 
 import json

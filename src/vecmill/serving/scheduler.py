@@ -103,7 +103,7 @@ class Scheduler(Generic[OwnerT]):
         self._price = price or float
         self._tenants: dict[str, Tenant] = {}
         self._turns: Fair[Tenant] = Fair()
-        self._lines: Lines[OwnerT] = defaultdict(deque)
+        self._lines: Lines = defaultdict(deque)
         self.waiting_items = 0
         self.waiting_tokens = 0
         self.waiting_cost = 0.0
