@@ -22,6 +22,7 @@ LAYERS = [
     "graph",
     "engine",
     "serving",
+    "simulate",
     "embedder",
     "verify",
     "doctor",

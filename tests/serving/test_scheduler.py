@@ -262,6 +262,37 @@ def test_every_item_comes_out_once(seed: int) -> None:
     assert scheduler.waiting_tokens == 0
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_items_that_are_put_back_come_out_once_more(seed: int) -> None:
+    """Whatever is put back or dropped in whatever order, each item that is kept comes out and stays out once."""
+    rng = random.Random(seed)
+    scheduler = Scheduler[Owner](64)
+    owners: list[Owner] = []
+    out: list[Item[Owner]] = []
+    kept = 0
+    for _ in range(300):
+        dice = rng.random()
+        if dice < 0.4:
+            owners.append(Owner())
+            some = rows(*[rng.randint(1, 9) for _ in range(rng.randint(1, 12))])
+            scheduler.add(owners[-1], some, tenant=rng.choice("ab"))
+            kept += len(some)
+        elif dice < 0.7:
+            batch = scheduler.take()
+            back = rng.sample(batch, rng.randint(0, len(batch)))
+            scheduler.put_back(back)
+            out += [item for item in batch if item not in back]
+        elif dice < 0.75 and owners:
+            before = scheduler.waiting_items
+            scheduler.drop(owners.pop(rng.randrange(len(owners))))
+            kept -= before - scheduler.waiting_items
+        assert scheduler.waiting_items == kept - len(out)
+    out += [item for batch in drain(scheduler) for item in batch]
+    assert len(set(map(id, out))) == len(out) == kept
+    assert all(item.taken for item in out)
+    assert (scheduler.waiting_items, scheduler.waiting_tokens, scheduler.waiting_cost) == (0, 0, 0.0)
+
+
 def test_an_empty_queue_keeps_nothing() -> None:
     """Work that has come and gone leaves no memory behind."""
     scheduler = Scheduler[Owner](64)

@@ -75,11 +75,12 @@ class Fair(Generic[FlowT]):
         if self._served:
             self._now += self._served / (self._weights or 1.0)
             self._served = 0.0
-        while self._heap:
-            _, turn, flow = self._heap[0]
+        heap = self._heap
+        while heap:
+            _, turn, flow = heap[0]
             if flow.waits and flow.turn == turn:
                 return flow
-            heapq.heappop(self._heap)  # charged since, or gone
+            heapq.heappop(heap)  # charged since, or gone
         return None
 
     def is_ahead(self, flow: FlowT) -> bool:
@@ -89,7 +90,12 @@ class Fair(Generic[FlowT]):
     def _set(self, flow: FlowT, clock: float) -> None:
         """Between equal clocks the one that has waited longer goes first."""
         flow.clock = clock
-        flow.turn = self._turns
-        self._turns += 1
-        if flow.waits:
-            heapq.heappush(self._heap, (clock + flow.ahead / flow.weight, flow.turn, flow))
+        flow.turn = turn = self._turns
+        self._turns = turn + 1
+        if not flow.waits:
+            return
+        heap, entry = self._heap, (clock + flow.ahead / flow.weight, turn, flow)
+        if heap and heap[0][2] is flow:
+            heapq.heapreplace(heap, entry)  # most often it was its turn
+        else:
+            heapq.heappush(heap, entry)

@@ -9,8 +9,8 @@ then anyone's in order of arrival, each charged to its request and tenant.
 """
 
 import math
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -33,20 +33,20 @@ class Tenant(Flow):
         super().__init__()
         self.name = name
         self.requests: Fair[Owner] = Fair()
-        self.lines: Lines[Owner] = defaultdict(deque)
+        self.lines: Lines = defaultdict(deque)
 
 
 class Owner(Flow):
     """What items belong to: one flow among those of its tenant. The fields are the scheduler's."""
 
-    __slots__ = ("lines", "order", "queued", "tenant")
+    __slots__ = ("order", "piles", "queued", "tenant")
 
     def __init__(self) -> None:
         super().__init__()
         self.queued = 0
         self.tenant: Tenant | None = None
-        self.order: deque[Item[Owner]] = deque()
-        self.lines: Lines[Owner] = defaultdict(deque)
+        self.order: list[Item[Any]] = []
+        self.piles: defaultdict[int, Pile] = defaultdict(list)
 
 
 OwnerT = TypeVar("OwnerT", bound=Owner)
@@ -71,8 +71,11 @@ class Item(Generic[OwnerT]):
     deaths: int = 0
 
 
-Lines = defaultdict[int, deque[Item[OwnerT]]]
-"""Items by their length, in order of arrival; those that were taken leave when they come to the front."""
+Pile = list[Item[Any]]
+"""What is queued of one owner at one length, the next one last. Whoever takes an item takes it from here."""
+
+Lines = defaultdict[int, deque[Pile]]
+"""Piles by their length, in order of arrival; an empty one leaves when it comes to the front."""
 
 
 class Scheduler(Generic[OwnerT]):
@@ -100,7 +103,7 @@ class Scheduler(Generic[OwnerT]):
         self._price = price or float
         self._tenants: dict[str, Tenant] = {}
         self._turns: Fair[Tenant] = Fair()
-        self._lines: Lines[OwnerT] = defaultdict(deque)
+        self._lines: Lines = defaultdict(deque)
         self.waiting_items = 0
         self.waiting_tokens = 0
         self.waiting_cost = 0.0
@@ -123,19 +126,33 @@ class Scheduler(Generic[OwnerT]):
             share: The tenant's weight beside other tenants.
             weight: The owner's weight beside the tenant's others.
         """
-        self._put(owner, [Item(ids, owner, number) for number, ids in enumerate(rows)], tenant, share, weight)
+        if not rows:
+            return
+        whose = self._tenant(tenant, share)
+        owner.order = [Item(ids, owner, row) for row, ids in enumerate(rows)]
+        owner.order.reverse()
+        for item in owner.order:
+            owner.piles[len(item.ids)].append(item)
+        for length, pile in owner.piles.items():
+            whose.lines[length].append(pile)
+            self._lines[length].append(pile)
+            self._count(length, len(pile))
+        owner.queued = len(rows)
+        owner.weight = weight
+        self._enter(owner, whose)
 
     def put_back(self, items: Sequence[Item[OwnerT]]) -> None:
         """Queue items again that were taken; those of an owner stand before what else is queued of it."""
         for item in reversed(items):
             item.taken = False
             owner, length = item.owner, len(item.ids)
-            owner.order.appendleft(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
-            owner.lines[length].appendleft(item)  # type: ignore[arg-type]
-            self._lines[length].appendleft(item)
-            self._count(item, 1)
+            pile = owner.piles[length]
+            pile.append(item)
+            owner.order.append(item)
+            self._lines[length].appendleft(pile)
+            self._count(length, 1)
             if owner.tenant is not None:
-                owner.tenant.lines[length].appendleft(item)  # type: ignore[arg-type]
+                owner.tenant.lines[length].appendleft(pile)
                 if not owner.queued:
                     self._enter(owner, owner.tenant)
             owner.queued += 1
@@ -150,23 +167,21 @@ class Scheduler(Generic[OwnerT]):
         owner = tenant.requests.first() if tenant is not None else None
         if tenant is None or owner is None:
             return []
-        length = len(next(_queued(owner.order)).ids)
+        length = len(_next(owner).ids)
         price = self._price(length)
         if owner.queued * price > most:
             return []
         room = self.room(length) if most == math.inf else min(self.room(length), int(most / price))
-        mates: Iterator[Item[OwnerT]]
-        mates = chain(*map(_queued, (owner.lines[length], tenant.lines[length], self._lines[length])))  # type: ignore[arg-type]
         batch: list[Item[OwnerT]] = []
-        while len(batch) < room and (item := next(mates, None)):
-            self._remove(item)
-            batch.append(item)
-        for served, items in Counter(item.owner for item in batch).items():
-            if served.tenant is not None:
-                served.ahead = self._ahead(served)
-                served.tenant.requests.charge(served, price * items)
-                self._turns.charge(served.tenant, price * items)
-        self._tidy(length, {item.owner.tenant for item in batch})
+        for pile in chain((owner.piles[length],), _filled(tenant.lines[length]), _filled(self._lines[length])):
+            part = pile[len(batch) - room :]
+            del pile[len(batch) - room :]
+            batch += reversed(part)
+            self._serve(part, length, price)
+            if len(batch) == room:
+                break
+        self._count(length, -len(batch))
+        _tidy(self._lines, length)
         return batch
 
     def room(self, length: int) -> int:
@@ -176,26 +191,18 @@ class Scheduler(Generic[OwnerT]):
 
     def drop(self, owner: OwnerT) -> None:
         """Forget what is still queued of an owner."""
-        lengths = list(owner.lines)
-        for item in _queued(owner.order):
-            self._remove(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
-        for length in lengths:
-            self._tidy(length, {owner.tenant})
-
-    def _put(self, owner: OwnerT, items: list[Item[OwnerT]], tenant: str, share: float, weight: float) -> None:
-        if not items:
+        if owner.tenant is None or not owner.queued:
             return
-        whose = self._tenant(tenant, share)
-        for item in items:
-            length = len(item.ids)
-            owner.order.append(item)  # type: ignore[arg-type]  # an owner holds items of its own kind
-            owner.lines[length].append(item)  # type: ignore[arg-type]
-            whose.lines[length].append(item)  # type: ignore[arg-type]
-            self._lines[length].append(item)
-            self._count(item, 1)
-        owner.queued = len(items)
-        owner.weight = weight
-        self._enter(owner, whose)
+        lines = owner.tenant.lines
+        piles, owner.piles = owner.piles, defaultdict(list)
+        self._leave(owner, owner.tenant)
+        for length, pile in piles.items():
+            self._count(length, -len(pile))
+            for item in pile:
+                item.taken = True
+            pile.clear()
+            _tidy(lines, length)
+            _tidy(self._lines, length)
 
     def _tenant(self, name: str, share: float) -> Tenant:
         if len(self._tenants) > MANY_TENANTS:
@@ -208,10 +215,7 @@ class Scheduler(Generic[OwnerT]):
 
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
-        item = next(_queued(owner.order), None)
-        if item is None:
-            return 0.0
-        length = len(item.ids)
+        length = len(_next(owner).ids)
         return min(self.room(length), owner.queued) * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
@@ -221,38 +225,60 @@ class Scheduler(Generic[OwnerT]):
         if not tenant.waits:
             self._turns.enter(tenant)
 
-    def _remove(self, item: Item[OwnerT]) -> None:
-        item.taken = True
-        self._count(item, -1)
-        owner = item.owner
-        owner.queued -= 1
-        if owner.queued or owner.tenant is None:
-            return
+    def _leave(self, owner: OwnerT, tenant: Tenant) -> None:
+        owner.queued = 0
+        owner.ahead = 0.0
         owner.order.clear()  # items know their owner: a cycle would keep the job's rows alive
-        owner.lines.clear()
-        owner.tenant.requests.leave(owner)
-        if not owner.tenant.requests.waiting:
-            owner.tenant.lines.clear()
-            self._turns.leave(owner.tenant)
+        owner.piles.clear()
+        tenant.requests.leave(owner)
+        if not tenant.requests.waiting:
+            tenant.lines.clear()
+            self._turns.leave(tenant)
 
-    def _count(self, item: Item[OwnerT], sign: int) -> None:
-        self.waiting_items += sign
-        self.waiting_tokens += sign * len(item.ids)
-        cost = self.waiting_cost + sign * self._price(len(item.ids))
-        self.waiting_cost = max(0.0, cost) if self.waiting_items else 0.0  # prices change while items wait
-
-    def _tidy(self, length: int, tenants: Iterable[Tenant | None]) -> None:
-        """Keep no item that has left, and no line that is empty."""
-        every: list[Lines[Any]] = [self._lines, *(tenant.lines for tenant in tenants if tenant is not None)]
-        for lines in every:
-            if next(_queued(lines[length]), None) is None:
-                del lines[length]
-
-
-def _queued(line: deque[Item[OwnerT]]) -> Iterator[Item[OwnerT]]:
-    """The items of a line that are still queued, in order; those that are not are dropped from it."""
-    while line:
-        if line[0].taken:
-            line.popleft()
+    def _serve(self, part: list[Item[OwnerT]], length: int, price: float) -> None:
+        """An owner has these of its items in the batch."""
+        owner = part[0].owner
+        tenant = owner.tenant
+        if tenant is None:
+            return
+        for item in part:
+            item.taken = True
+        owner.queued -= len(part)
+        if owner.queued:
+            owner.ahead = self._ahead(owner)
         else:
+            self._leave(owner, tenant)
+        tenant.requests.charge(owner, price * len(part))
+        self._turns.charge(tenant, price * len(part))
+        _tidy(tenant.lines, length)
+
+    def _count(self, length: int, items: int) -> None:
+        self.waiting_items += items
+        self.waiting_tokens += items * length
+        cost = self.waiting_cost + items * self._price(length)
+        self.waiting_cost = cost if self.waiting_items and cost > 0.0 else 0.0  # prices change while items wait
+
+
+def _next(owner: Owner) -> Item[Any]:
+    """The first item that is still queued of an owner that has one."""
+    while owner.order[-1].taken:
+        owner.order.pop()
+    return owner.order[-1]
+
+
+def _filled(line: deque[Pile]) -> Iterator[Pile]:
+    """The piles of a line that hold something, in order; those that do not are dropped from it."""
+    while line:
+        if line[0]:
             yield line[0]
+        else:
+            line.popleft()
+
+
+def _tidy(lines: Lines, length: int) -> None:
+    """Keep no empty pile in front, and no line that is empty."""
+    line = lines.get(length)
+    while line and not line[0]:
+        line.popleft()
+    if line is not None and not line:
+        del lines[length]
