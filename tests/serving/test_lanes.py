@@ -43,7 +43,7 @@ def runner(engines: Engines, events: Events) -> Iterator[Runner]:
 class ByTokens(CostModel):
     """A token costs a second, whatever was seen."""
 
-    def saw(self, rows: int, length: int, seconds: float) -> None:
+    def saw(self, rows: int, length: float, seconds: float) -> None:
         """Learn nothing."""
 
 

@@ -43,6 +43,15 @@ def test_a_batch_holds_one_length() -> None:
     assert [lengths(batch) for batch in drain(scheduler)] == [[5, 5, 5], [9, 9]]
 
 
+def test_like_lengths_go_together() -> None:
+    """Items whose lengths the engine calls alike make a batch, bounded as if all were of the longest of them."""
+    scheduler = Scheduler[Owner](32, alike=lambda length: -(-length // 8) * 8)
+    scheduler.add(Owner(), rows(5, 9, 8, 3, 16, 7, 6))
+    assert [scheduler.waiting_items, scheduler.waiting_tokens] == [7, 54]
+    assert [lengths(batch) for batch in drain(scheduler)] == [[5, 8, 3, 7], [9, 16], [6]]
+    assert [scheduler.waiting_items, scheduler.waiting_tokens, scheduler.waiting_cost] == [0, 0, 0.0]
+
+
 def test_a_batch_stops_at_its_budget() -> None:
     """No batch has more tokens than the budget."""
     scheduler = Scheduler[Owner](16)

@@ -55,11 +55,11 @@ class CostModel:
     lengths: list[int] = field(default_factory=lambda: [1])
     token_s: list[float] = field(default_factory=lambda: [GUESSED_S])
 
-    def seconds(self, rows: int, length: int) -> float:
+    def seconds(self, rows: int, length: float) -> float:
         """Time of a batch of so many rows of a length."""
         return self.overhead_s + rows * self.price(length)
 
-    def price(self, length: int) -> float:
+    def price(self, length: float) -> float:
         """Time of one more row of a length, in a batch that runs anyway."""
         return length * self._token_s(length)
 
@@ -70,7 +70,7 @@ class CostModel:
         target = min(knee, max(self.batch_s, worth)) if knee else self.batch_s
         return max(1, int((max(target, self.batch_s / 2) - self.overhead_s) / self.price(length)))
 
-    def saw(self, rows: int, length: int, seconds: float) -> None:
+    def saw(self, rows: int, length: float, seconds: float) -> None:
         """A batch ran: correct the speed at its length, and half as much at those beside it."""
         expected = self.seconds(rows, length)
         ratio = min(max(seconds / max(expected, 1e-9), 1 / DOUBT), DOUBT)
@@ -79,7 +79,7 @@ class CostModel:
             if 0 <= place < len(self.lengths):
                 self.token_s[place] *= ratio ** (MEMORY * part)
 
-    def _token_s(self, length: int) -> float:
+    def _token_s(self, length: float) -> float:
         """Between measured lengths by their logarithm, beyond them as at the nearest."""
         at = bisect_left(self.lengths, length)
         if at == 0 or len(self.lengths) == 1:

@@ -82,7 +82,7 @@ class Execution:
     def _compute(self, items: list[Item[Job]], work: Work) -> list[Column]:
         marked = [item.owner.marks[item.row] for item in items if item.owner.marks is not None]
         batch, outputs = Batch.pack([item.ids for item in items], marked or None), items[0].owner.outputs
-        length = len(items[0].ids)
+        length = len(batch.ids) / len(items)
         work.expected_s = self.cost.seconds(len(items), length)
         started, failed = time.perf_counter(), True
         work.began = time.monotonic()

@@ -64,7 +64,8 @@ class Runner:
         self._widths = widths
         self._limits = limits
         self.cost = cost or CostModel(batch_s=math.inf)
-        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, self.cost.room if cost else None, self.cost.price)
+        bounds = (self.cost.room if cost else None, self.cost.price, engines.usual.alike)
+        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, *bounds)
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()
@@ -218,7 +219,7 @@ class Runner:
                     self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
                     work.engine = work.engines.of(alone=alone)
-                    length = len(work.items[0].ids)
+                    length = sum(len(item.ids) for item in work.items) / len(work.items)
                     work.expected_s = self.cost.seconds(len(work.items), length)
                     most = max(Counter(id(item.owner) for item in work.items).values())
                     work.part_s = most * self.cost.price(length)
@@ -257,8 +258,7 @@ class Runner:
         threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True).start()
 
     def _replace(self) -> None:
-        engines = self._others()
-        if engines is None:
+        if (engines := self._others()) is None:
             self._fail_all(EngineFailed(f"the engine of {self._name!r} has stopped; restart the server"))
             self._engines.retire()
             return

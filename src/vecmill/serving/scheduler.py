@@ -4,8 +4,8 @@ Tenants share the engine by their weights, the requests of a tenant its part by 
 the cost of an item is what the cost model says. So a tenant with many requests takes nothing from one with few, and a
 lone query goes before the rest of a long job.
 
-A micro-batch is the first item of the request whose turn it is, then items of the same length: its own, its tenant's,
-then anyone's in order of arrival, each charged to its request and tenant.
+A micro-batch is the first item of the request whose turn it is, then items of like length: its own, its tenant's, then
+anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says.
 """
 
 import math
@@ -72,7 +72,7 @@ class Item(Generic[OwnerT]):
 
 
 Pile = list[Item[Any]]
-"""What is queued of one owner at one length, the next one last. Whoever takes an item takes it from here."""
+"""What is queued of one owner at like lengths, the next one last. Whoever takes an item takes it from here."""
 
 Lines = defaultdict[int, deque[Pile]]
 """Piles by their length, in order of arrival; an empty one leaves when it comes to the front."""
@@ -85,6 +85,7 @@ class Scheduler(Generic[OwnerT]):
         batch_tokens: Most tokens of a micro-batch; an input longer than that runs alone.
         room: Most rows of a length in a micro-batch, where that is fewer; None where only the tokens count.
         price: What a row of a length costs, in any unit; None is its tokens.
+        alike: Length to the least length that is no shorter and runs with it; None is the length itself.
 
     Attributes:
         waiting_items: Items in the queue.
@@ -97,10 +98,12 @@ class Scheduler(Generic[OwnerT]):
         batch_tokens: int,
         room: Callable[[int], int] | None = None,
         price: Callable[[int], float] | None = None,
+        alike: Callable[[int], int] | None = None,
     ) -> None:
         self.batch_tokens = batch_tokens
         self._most = room
         self._price = price or float
+        self._alike = alike or int
         self._tenants: dict[str, Tenant] = {}
         self._turns: Fair[Tenant] = Fair()
         self._lines: Lines = defaultdict(deque)
@@ -132,11 +135,11 @@ class Scheduler(Generic[OwnerT]):
         owner.order = [Item(ids, owner, row) for row, ids in enumerate(rows)]
         owner.order.reverse()
         for item in owner.order:
-            owner.piles[len(item.ids)].append(item)
+            owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(length, len(pile))
+            self._count(length, pile)
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
@@ -145,12 +148,12 @@ class Scheduler(Generic[OwnerT]):
         """Queue items again that were taken; those of an owner stand before what else is queued of it."""
         for item in reversed(items):
             item.taken = False
-            owner, length = item.owner, len(item.ids)
+            owner, length = item.owner, self._alike(len(item.ids))
             pile = owner.piles[length]
             pile.append(item)
             owner.order.append(item)
             self._lines[length].appendleft(pile)
-            self._count(length, 1)
+            self._count(length, (item,))
             if owner.tenant is not None:
                 owner.tenant.lines[length].appendleft(pile)
                 if not owner.queued:
@@ -158,7 +161,7 @@ class Scheduler(Generic[OwnerT]):
             owner.queued += 1
 
     def take(self, most: float = math.inf) -> list[Item[OwnerT]]:
-        """The next micro-batch, of inputs of one length; empty when nothing waits.
+        """The next micro-batch, of inputs that run together; empty when nothing waits.
 
         Args:
             most: What it may cost; empty also where what is left of the request whose turn it is costs more.
@@ -167,7 +170,7 @@ class Scheduler(Generic[OwnerT]):
         owner = tenant.requests.first() if tenant is not None else None
         if tenant is None or owner is None:
             return []
-        length = len(_next(owner).ids)
+        length = self._alike(len(_next(owner).ids))
         price = self._price(length)
         if owner.queued * price > most:
             return []
@@ -180,7 +183,7 @@ class Scheduler(Generic[OwnerT]):
             self._serve(part, length, price)
             if len(batch) == room:
                 break
-        self._count(length, -len(batch))
+        self._count(length, batch, -1)
         _tidy(self._lines, length)
         return batch
 
@@ -197,7 +200,7 @@ class Scheduler(Generic[OwnerT]):
         piles, owner.piles = owner.piles, defaultdict(list)
         self._leave(owner, owner.tenant)
         for length, pile in piles.items():
-            self._count(length, -len(pile))
+            self._count(length, pile, -1)
             for item in pile:
                 item.taken = True
             pile.clear()
@@ -215,7 +218,7 @@ class Scheduler(Generic[OwnerT]):
 
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
-        length = len(_next(owner).ids)
+        length = self._alike(len(_next(owner).ids))
         return min(self.room(length), owner.queued) * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
@@ -252,10 +255,12 @@ class Scheduler(Generic[OwnerT]):
         self._turns.charge(tenant, price * len(part))
         _tidy(tenant.lines, length)
 
-    def _count(self, length: int, items: int) -> None:
-        self.waiting_items += items
-        self.waiting_tokens += items * length
-        cost = self.waiting_cost + items * self._price(length)
+    def _count(self, length: int, items: Sequence[Item[Any]], sign: int = 1) -> None:
+        """Items of about a length come or go."""
+        tokens = sign * sum([len(item.ids) for item in items])
+        self.waiting_items += sign * len(items)
+        self.waiting_tokens += tokens
+        cost = self.waiting_cost + tokens * self._price(length) / length
         self.waiting_cost = cost if self.waiting_items and cost > 0.0 else 0.0  # prices change while items wait
 
 
