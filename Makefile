@@ -2,11 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 REFERENCE := .venv-reference
 INFINITY := .venv-infinity
+CLIENTS := services frameworks generated
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real check format golden bench bench-engine bench-scheduler bench-rivals clean
+.PHONY: help install serve test test-reference test-real test-clients check format golden bench bench-engine bench-scheduler bench-rivals clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -17,13 +18,19 @@ serve: $(BASE) ## Serve the demo model on http://127.0.0.1:8080 (ARGS="MODEL --p
 	$(VENV)/bin/vecmill serve $(ARGS)
 
 test: $(DEV) ## Run the tests (no torch; the demo model comes from the package index)
-	$(VENV)/bin/pytest -m "not reference and not real" $(ARGS)
+	$(VENV)/bin/pytest -m "not reference and not real and not clients" $(ARGS)
 
 test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on torch
 	$(REFERENCE)/bin/pytest -m reference $(ARGS)
 
 test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
+
+test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.installed) ## Ask a served process with the libraries that people use (900 MB)
+	@for group in $(CLIENTS); do \
+		echo "$$group"; \
+		CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
+	done
 
 check: $(DEV) ## Format, lint and types
 	$(VENV)/bin/ruff format --check .
@@ -50,7 +57,7 @@ bench-rivals: $(DEV) $(INFINITY)/.installed ## Measure queries and bulk work aga
 	$(VENV)/bin/python bench/rivals.py $(INFINITY)/bin/python $(ARGS)
 
 clean: ## Remove the virtual environments
-	rm -rf $(VENV) $(REFERENCE) $(INFINITY)
+	rm -rf $(VENV) $(REFERENCE) $(INFINITY) .venv-clients-*
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -71,4 +78,10 @@ $(REFERENCE)/.installed: pyproject.toml
 $(INFINITY)/.installed:
 	$(PYTHON) -m venv $(INFINITY)
 	$(INFINITY)/bin/pip install --quiet --disable-pip-version-check 'infinity-emb[server,optimum]==0.0.78'
+	touch $@
+
+# The files name every package that is installed, so that nothing needs resolving: together that took many minutes.
+.venv-clients-%/.installed: tests/clients/requirements-%.txt
+	$(PYTHON) -m venv .venv-clients-$*
+	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
 	touch $@
