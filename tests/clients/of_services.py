@@ -1,11 +1,16 @@
 """The libraries that services and servers publish themselves, and the one of Hugging Face for TEI."""
 
 import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import cohere
 import ollama
 import openai
+import pytest
 import requests
 import voyageai
 from baseten_performance_client import PerformanceClient
@@ -14,6 +19,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError
 from mistralai.client import Mistral
 from mistralai.client.errors import SDKError
+from servers import ROOT
 
 KEY = "unused"
 
@@ -31,6 +37,30 @@ def openai_embed_asynchronously(url: str, model: str, texts: list[str]) -> Any:
     return [one.embedding for one in asyncio.run(embed()).data]
 
 
+class NodeNotFoundError(Exception):
+    """OpenAI's library for Node had its NotFoundError."""
+
+
+class NodeBadRequestError(Exception):
+    """OpenAI's library for Node had its BadRequestError."""
+
+
+NODE = ROOT / ".venv-clients-node/node_modules"
+NODE_ERRORS = {"NotFoundError": NodeNotFoundError, "BadRequestError": NodeBadRequestError}
+
+
+def openai_node_embed(url: str, model: str, texts: list[str]) -> Any:
+    if not NODE.is_dir():
+        pytest.skip("no node here")
+    command = ["node", str(Path(__file__).with_name("embed.cjs")), f"{url}/v1", model]
+    variables = os.environ | {"NODE_PATH": str(NODE)}
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=True, env=variables)
+    told = json.loads(done.stdout)
+    if "error" in told:
+        raise NODE_ERRORS[told["error"]](told["message"])
+    return told["vectors"]
+
+
 def azure_embed(url: str, model: str, texts: list[str]) -> Any:
     with openai.AzureOpenAI(azure_endpoint=url, api_key=KEY, api_version="2024-02-01") as client:
         return [one.embedding for one in client.embeddings.create(model=model, input=texts).data]
@@ -43,7 +73,7 @@ def cohere_embed(url: str, model: str, texts: list[str]) -> Any:
 
 
 def cohere_v1_embed(url: str, model: str, texts: list[str]) -> Any:
-    client = cohere.Client(KEY, base_url=f"{url}/cohere")
+    client = cohere.Client(KEY, base_url=url)
     return client.embed(model=model, texts=texts, input_type="search_document").embeddings
 
 
@@ -107,6 +137,7 @@ ROWS = [
         empty=openai.BadRequestError,
     ),
     Client(name="AzureOpenAI", embed=azure_embed, unknown=openai.NotFoundError, empty=openai.BadRequestError),
+    Client(name="OpenAI, Node", embed=openai_node_embed, unknown=NodeNotFoundError, empty=NodeBadRequestError),
     Client(name="cohere.ClientV2", embed=cohere_embed, unknown=cohere.NotFoundError, empty=cohere.BadRequestError),
     Client(name="cohere.Client", embed=cohere_v1_embed, unknown=cohere.NotFoundError, empty=cohere.BadRequestError),
     Client(
