@@ -26,7 +26,8 @@ test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on
 test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
 
-test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.installed) .venv-clients-node/.installed ## Ask a served process with the libraries that people use (900 MB)
+test-clients: $(DEV) ## Ask a served process with the libraries that people use (900 MB)
+	@$(MAKE) --silent -j4 $(CLIENTS:%=.venv-clients-%/.installed) .venv-clients-node/.installed
 	@for group in $(CLIENTS); do \
 		echo "$$group"; \
 		CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
@@ -80,13 +81,14 @@ $(INFINITY)/.installed:
 	$(INFINITY)/bin/pip install --quiet --disable-pip-version-check 'infinity-emb[server,optimum]==0.0.78'
 	touch $@
 
-# The files name every package that is installed, so that nothing needs resolving: together that took many minutes.
+# The files name every package that is installed: to resolve so many takes pip many minutes. Older pips read the index's
+# pages slowly, and most modules are never imported, so never need compiling.
 .venv-clients-%/.installed: tests/clients/requirements-%.txt
-	$(PYTHON) -m venv .venv-clients-$*
-	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $<
+	$(PYTHON) -m venv --upgrade-deps .venv-clients-$*
+	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
 	touch $@
 
 .venv-clients-node/.installed: tests/clients/requirements-node.txt
 	mkdir -p $(@D)
-	! command -v npm || npm install --silent --no-audit --no-fund --prefix $(@D) $$(cat $<)
+	if command -v npm > /dev/null; then npm install --silent --no-audit --no-fund --prefix $(@D) $$(cat $<); fi
 	touch $@
