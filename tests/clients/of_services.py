@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError
 from mistralai.client import Mistral
 from mistralai.client.errors import SDKError
+from mistralai.client.utils import BackoffStrategy, RetryConfig
 from servers import ROOT
 
 KEY = "unused"
@@ -44,6 +46,9 @@ class NodeNotFoundError(Exception):
 class NodeBadRequestError(Exception):
     """OpenAI's library for Node had its BadRequestError."""
 
+
+BACKOFF = BackoffStrategy(initial_interval=500, max_interval=2000, exponent=1.5, max_elapsed_time=20000)
+"""In milliseconds; `retry-after` counts for more."""
 
 NODE = ROOT / ".venv-clients-node/node_modules"
 NODE_ERRORS = {"NotFoundError": NodeNotFoundError, "BadRequestError": NodeBadRequestError}
@@ -97,8 +102,8 @@ def voyage_rank(url: str, query: str, texts: list[str]) -> Any:
     return [(one.index, one.relevance_score) for one in answer.results]
 
 
-def mistral_embed(url: str, model: str, texts: list[str]) -> Any:
-    with Mistral(KEY, server_url=url) as client:
+def mistral_embed(url: str, model: str, texts: list[str], retry_config: RetryConfig | None = None) -> Any:
+    with Mistral(KEY, server_url=url, retry_config=retry_config) as client:
         return [one.embedding for one in client.embeddings.create(model=model, inputs=texts).data]
 
 
@@ -147,6 +152,12 @@ ROWS = [
         empty=voyageai.error.InvalidRequestError,
     ),
     Client(name="Mistral", embed=mistral_embed, unknown=SDKError, empty=SDKError, refused=SDKError),
+    Client(
+        name="Mistral, retry_config",
+        embed=partial(mistral_embed, retry_config=RetryConfig("backoff", BACKOFF, retry_connection_errors=True)),
+        unknown=SDKError,
+        empty=SDKError,
+    ),
     Client(
         name="ollama.Client",
         embed=ollama_embed,
