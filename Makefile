@@ -2,11 +2,12 @@ PYTHON ?= python3
 VENV := .venv
 REFERENCE := .venv-reference
 INFINITY := .venv-infinity
+CLIENTS := services frameworks generated
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real check format proto golden bench bench-engine bench-scheduler bench-scaling bench-rivals clean
+.PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-rivals clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -17,13 +18,21 @@ serve: $(BASE) ## Serve the demo model on http://127.0.0.1:8080 (ARGS="MODEL --p
 	$(VENV)/bin/vecmill serve $(ARGS)
 
 test: $(DEV) ## Run the tests (no torch; the demo model comes from the package index)
-	$(VENV)/bin/pytest -m "not reference and not real" $(ARGS)
+	$(VENV)/bin/pytest -m "not reference and not real and not clients" $(ARGS)
 
 test-reference: $(REFERENCE)/.installed ## Compare with sentence-transformers on torch
 	$(REFERENCE)/bin/pytest -m reference $(ARGS)
 
 test-real: $(REFERENCE)/.installed ## Compare on trained weights from the package index (1 GB; ARGS='-m "real and not large"': 120 MB)
 	$(REFERENCE)/bin/pytest -m real $(ARGS)
+
+# Compiled modules are kept, whatever the environment says: importing the frameworks takes half a minute without.
+test-clients: $(DEV) ## Ask a served process with the libraries that people use (900 MB)
+	@$(MAKE) --silent -j4 $(CLIENTS:%=.venv-clients-%/.installed) .venv-clients-node/.installed
+	@for group in $(CLIENTS); do \
+		echo "$$group"; \
+		PYTHONDONTWRITEBYTECODE= CLIENTS=$$group .venv-clients-$$group/bin/pytest --noconftest -W ignore -m clients $(ARGS) tests/clients || exit 1; \
+	done
 
 check: $(DEV) ## Format, lint and types
 	$(VENV)/bin/ruff format --check .
@@ -56,7 +65,7 @@ bench-rivals: $(DEV) $(INFINITY)/.installed ## Measure queries and bulk work aga
 	$(VENV)/bin/python bench/rivals.py $(INFINITY)/bin/python $(ARGS)
 
 clean: ## Remove the virtual environments
-	rm -rf $(VENV) $(REFERENCE) $(INFINITY)
+	rm -rf $(VENV) $(REFERENCE) $(INFINITY) .venv-clients-*
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -77,4 +86,16 @@ $(REFERENCE)/.installed: pyproject.toml
 $(INFINITY)/.installed:
 	$(PYTHON) -m venv $(INFINITY)
 	$(INFINITY)/bin/pip install --quiet --disable-pip-version-check 'infinity-emb[server,optimum]==0.0.78'
+	touch $@
+
+# The files name every package that is installed: to resolve so many takes pip many minutes. Older pips read the index's
+# pages slowly, and most modules are never imported, so never need compiling.
+.venv-clients-%/.installed: tests/clients/requirements-%.txt
+	$(PYTHON) -m venv --upgrade-deps .venv-clients-$*
+	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+	touch $@
+
+.venv-clients-node/.installed: tests/clients/requirements-node.txt
+	mkdir -p $(@D)
+	if command -v npm > /dev/null; then npm install --silent --no-audit --no-fund --prefix $(@D) $$(cat $<); fi
 	touch $@

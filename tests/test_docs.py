@@ -63,6 +63,18 @@ def test_every_route_is_documented_with_its_proof(dialect: Dialect) -> None:
         assert path.split("?")[0] in route.paths
 
 
+@pytest.mark.parametrize("group", ["services", "frameworks", "generated", "node"])
+def test_every_tested_client_is_documented(group: str) -> None:
+    """Each library that `make test-clients` asks with has a row with its version and the file that holds its proof."""
+    pins = (ROOT / f"tests/clients/requirements-{group}.txt").read_text().split("\n\n")[0].splitlines()
+    proof = f"tests/clients/of_{'services' if group == 'node' else group}.py"
+    for pin in pins:
+        library, version = re.split("==|@", pin)
+        name = f"{library} (Node)" if group == "node" else library
+        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {name} | {version} | ")]
+        assert f"](../{proof})" in row
+
+
 def test_every_field_is_documented() -> None:
     """Each field of a request has its row."""
     assert [name for name in EmbeddingsBody.__struct_fields__ if f"| `{name}` |" not in API] == []

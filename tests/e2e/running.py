@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +52,14 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str | Path, **variables: str) -> Iterator[Running]:
+def running(
+    *arguments: str | Path, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S, **variables: str
+) -> Iterator[Running]:
     """`vecmill serve ARGUMENTS` on a free port, with these environment variables; drained and ended in the end."""
-    command = [*COMMAND, "serve", "--port", "0", *map(str, arguments)]
+    serve = [*command, "serve", "--port", "0", *map(str, arguments)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment(variables)) as process:
-        watchdog = threading.Timer(LIMIT_S, process.kill)
+    with subprocess.Popen(serve, stdout=pipe, stderr=pipe, text=True, env=environment(variables)) as process:
+        watchdog = threading.Timer(limit_s, process.kill)
         watchdog.start()
         try:
             yield Running(process, read_to(process.stdout, "curl"))
