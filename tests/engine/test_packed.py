@@ -41,12 +41,14 @@ def all_near(_: int) -> int:
     return 0
 
 
+@pytest.mark.parametrize("mode", ["mean", "cls"])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("family", sorted(PACKED & set(CONFIGS) | {"bert"}))
-def test_families(tmp_path: Path, family: str, precision: str) -> None:
+def test_families(tmp_path: Path, family: str, precision: str, mode: str) -> None:
     """A row has the same bytes alone, beside near lengths, and padded to whatever length."""
     folder = write_bert(tmp_path) if family == "bert" else write_encoder(tmp_path, family)
-    engine = OnnxEngine(read_spec(write_modules(folder)), threads=2, precision=precision)
+    spec = read_spec(write_modules(folder, pooling={"pooling_mode": mode}))
+    engine = OnnxEngine(spec, threads=2, precision=precision)
     rows = texts(engine._spec, SHORT)
     wanted = alone(engine, rows)
     assert np.array_equal(engine.run(Batch.pack(rows)), wanted)

@@ -127,15 +127,22 @@ def attention_of_one(
     both = linear(graph, x, np.concatenate(pair[0]), np.concatenate(pair[1]) if pair[1] else None)
     width = heads.dims * heads.key
 
+    queries = PACKED_QUERIES if graph.packed else 1
+    if queries > 1:
+        query = graph.op("Expand", query, graph.integers(1, queries, 1))
+
     def of(both: str) -> str:
         key = graph.op("Split", both, graph.integers(width, width), outputs=2, axis=-1)
-        seen = graph.op("Gather", bias, graph.integers(token), axis=2) if bias else ""
-        if not graph.packed:
-            return score(graph, query, key, f"{key}_1", heads, bias=seen)
-        twice = graph.op("Expand", query, graph.integers(1, 2, 1))  # a product of one row adds as its length wants
-        return graph.op("Gather", score(graph, twice, key, f"{key}_1", heads, bias=seen), graph.integers(0), axis=1)
+        seen = graph.op("Gather", bias, graph.integers(*[token] * queries), axis=2) if bias else ""
+        context = score(graph, query, key, f"{key}_1", heads, bias=seen)
+        return context if queries == 1 else graph.op("Gather", context, graph.integers(0), axis=1)
 
     return either(graph, lambda: of(side_by_side(graph, both)), lambda: of(both))
+
+
+PACKED_QUERIES = 2
+"""The one token stands there twice where rows may be padded: a product of one row adds in an order that depends on how
+long the padding is."""
 
 
 def one_token(graph: Graph, x: str, token: int) -> str:
