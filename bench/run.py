@@ -15,6 +15,7 @@ import lanes
 import latency
 import machine
 import overhead
+import overload
 import start
 import tenants
 
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "index": index.measure,
     "lanes": lanes.measure,
     "overhead": overhead.measure,
+    "overload": overload.measure,
     "tenants": tenants.measure,
     "footprint": footprint.measure,
 }

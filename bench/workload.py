@@ -1,6 +1,7 @@
 """Texts and requests for measuring: seeded, distinct, so that no cache can help."""
 
 import random
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +57,14 @@ class Client:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         lines = {"host": host, "content-type": "application/json", **(headers or {})}
         named = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        self._answer_head = b""
         self._head = f"POST {path} HTTP/1.1\r\n{named}".encode()
+
+    @property
+    def retry_after_s(self) -> float:
+        """What the last answer said of when to come back; 0 where it said nothing."""
+        found = re.search(rb"retry-after-ms: (\d+)", self._answer_head)
+        return int(found[1]) / 1000 if found else 0.0
 
     def embed(self, texts: str | list[str]) -> dict[str, Any]:
         """Send a request; anything but 200 with a vector for each text is an error."""
@@ -73,7 +81,8 @@ class Client:
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += self._receive()
-        length = int(received[:end].lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        self._answer_head = received[:end].lower()
+        length = int(self._answer_head.split(b"content-length:")[1].split(b"\r\n")[0])
         parts, missing = [received[end + 4 :]], length - len(received) + end + 4
         while missing:
             parts.append(self._receive())

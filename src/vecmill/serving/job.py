@@ -2,7 +2,9 @@
 
 import math
 import threading
-from collections.abc import Sequence
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from vecmill.core import Output, Value
 from vecmill.engine.base import Column, Engine
 from vecmill.errors import RequestError
+from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.scheduler import Item, Owner
 
@@ -46,6 +49,21 @@ class Work:
         self.expected_s = 0.0
         self.part_s = 0.0
         self.abandoned = False
+
+    def use(self, engines: Engines) -> None:
+        """Compute with these from now on."""
+        if self.engines is not engines:
+            engines.enter()
+            self.engines.leave()
+            self.engines = engines
+
+    def hold(self, items: "list[Item[Job]]", cost: CostModel) -> None:
+        """These were taken, perhaps none."""
+        self.items = items
+        if items:
+            length = sum(len(item.ids) for item in items) / len(items)
+            self.expected_s = cost.seconds(len(items), length)
+            self.part_s = max(Counter(id(item.owner) for item in items).values()) * cost.price(length)
 
     def most(self, lanes: Sequence["Work"]) -> float:
         """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""
@@ -95,6 +113,16 @@ class Job(Owner):
     def number(self, row: int) -> int:
         """What the caller calls an input."""
         return row if self.numbers is None else self.numbers[row]
+
+    def at_end(self, tell: "Callable[[Job], None]") -> None:
+        """Call this when the job has ended, whichever way, unless nobody knows it any more by then."""
+        weakly = weakref.ref(self)  # a future keeps its callbacks: the rows would wait for the garbage collector
+
+        def ended(_: object) -> None:
+            if (job := weakly()) is not None:
+                tell(job)
+
+        self.future.add_done_callback(ended)
 
     def put(self, row: int, values: Sequence[Value]) -> None:
         """One input is done."""

@@ -21,6 +21,9 @@ SIDES = (QUERY, DOCUMENT)
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
 
+LONG_TOKEN = 8
+"""Characters that few tokenisers have so many of to a token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -63,6 +66,11 @@ class Preparing:
             own = self.tokenizer.limit(self._side(request.options))
             self._refuse_long(tokens, own, request.options.max_tokens)
         return Prepared(tokens, vocabulary, time.perf_counter() - started)
+
+    def fewest_tokens(self, request: Request) -> int:
+        """About as many tokens as the inputs have at least, without looking at them."""
+        most = self.spec.max_tokens
+        return sum(min(1 + _chars(one) // LONG_TOKEN, most) for one in request.inputs)
 
     def _check(self, request: Request) -> None:
         for output in request.outputs:
@@ -192,4 +200,4 @@ def _chars(one: Input) -> int:
     """Characters to tokenise; ids count as many, because whose they are takes time to tell."""
     if isinstance(one, Pair):
         return len(one.first) + len(one.second)
-    return len(one) if isinstance(one, str) else INLINE_CHARS + 1
+    return len(one) if isinstance(one, str) else INLINE_CHARS + len(one)

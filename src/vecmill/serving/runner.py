@@ -9,8 +9,6 @@ import logging
 import math
 import threading
 import time
-import weakref
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
 from vecmill.errors import EngineFailed, RequestError, ShuttingDown
-from vecmill.serving.admission import Limits, admit
+from vecmill.serving.admission import Admission, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
@@ -62,7 +60,7 @@ class Runner:
     ) -> None:
         self._name = name
         self._widths = widths
-        self._limits = limits
+        self._admission = Admission(limits)
         self.cost = cost or CostModel(batch_s=math.inf)
         bounds = (self.cost.room if cost else None, self.cost.price, engines.usual.alike)
         self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, *bounds)
@@ -139,12 +137,19 @@ class Runner:
         with self._lock:
             if self._refusal is not None:
                 raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
-            admit(sum(map(len, rows)), self._limits, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
+            self.admit(sum(map(len, rows)))
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
             self._call(len(rows))
-        weakly = weakref.ref(job)  # a future keeps its callbacks: the job's rows would wait for the garbage collector
-        job.future.add_done_callback(lambda _: self._forget(weakly()))
+        job.at_end(self._forget)
         return job
+
+    def admit(self, tokens: int) -> None:
+        """Let so many more tokens wait.
+
+        Raises:
+            Overloaded: Too much waits already.
+        """
+        self._admission.admit(tokens, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
 
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
@@ -156,9 +161,9 @@ class Runner:
             thread.join()
         self._engines.retire()
 
-    def _forget(self, job: Job | None) -> None:
+    def _forget(self, job: Job) -> None:
         """A job has ended, whichever way: what is left of it in the queue, which keeps it, is for nobody."""
-        if job is not None and job.queued:
+        if job.queued:
             with self._lock:
                 self._queue.drop(job)
 
@@ -210,19 +215,12 @@ class Runner:
         """Wait for the next batch; empty when the runner closes or the lane was given up."""
         with self._lock:
             while self._refusal is None and not work.abandoned:
-                if work.engines is not self._engines:
-                    self._engines.enter()
-                    work.engines.leave()
-                    work.engines = self._engines
-                work.items = self._queue.take(work.most(self._lanes))
+                work.use(self._engines)
+                work.hold(self._queue.take(work.most(self._lanes)), self.cost)
                 if work.items:
                     self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
                     work.engine = work.engines.of(alone=alone)
-                    length = sum(len(item.ids) for item in work.items) / len(work.items)
-                    work.expected_s = self.cost.seconds(len(work.items), length)
-                    most = max(Counter(id(item.owner) for item in work.items).values())
-                    work.part_s = most * self.cost.price(length)
                     return list(work.items)
                 (self._wake_express if work.express else self._wake).wait()
         return []
@@ -284,10 +282,10 @@ class Runner:
 
     def _watch(self) -> None:
         """Give up a lane whose batch takes far too long."""
-        while not self._closing.wait(self._limits.stall_s / 4):
+        while not self._closing.wait(self._admission.limits.stall_s / 4):
             for work in list(self._lanes):
                 began, expected = work.began, work.expected_s
-                if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
+                if began and time.monotonic() - began > max(self._admission.limits.stall_s, STALLED * expected):
                     log.error("the engine of %s has not come back from a batch", self._name)
                     self._lose(work, "stalled")
 

@@ -112,6 +112,7 @@ class ServedModel:
         if is_small(request):
             prepared = self.prepare(request)
         else:
+            self.runner.admit(self.prepare.fewest_tokens(request))  # before anything is tokenised for nothing
             prepared = await self.aside(partial(self.prepare, request))
         ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
         job = self._queue(request, prepared, ask, caller)

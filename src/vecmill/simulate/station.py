@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.serving.admission import Limits, admit
+from vecmill.serving.admission import Admission, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.job import EXPRESS
 from vecmill.serving.scheduler import Item, Owner, Scheduler
@@ -131,7 +131,7 @@ class Station:
     ) -> None:
         self._clock, self._rng = clock, rng
         self._ended, self._ran, self._changed = ended, ran, changed
-        self._limits = limits
+        self._admission = Admission(limits, lambda: clock.now)
         self.cost = next(iter(machines.values())).model()
         self.queue: Scheduler[Request] = Scheduler(limits.batch_tokens, self.cost.room, self.cost.price)
         self.lanes = {
@@ -159,7 +159,7 @@ class Station:
         """
         queue = self.queue
         waiting_s = queue.waiting_cost / max(1, self._working)
-        admit(sum(request.arrival.lengths), self._limits, waiting=queue.waiting_tokens, waiting_s=waiting_s)
+        self._admission.admit(sum(request.arrival.lengths), waiting=queue.waiting_tokens, waiting_s=waiting_s)
 
     def add(self, request: Request) -> None:
         """Queue a request."""
