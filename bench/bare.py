@@ -11,6 +11,7 @@ from vecmill.engine.base import usable_cpus
 from vecmill.engine.onnx import SLOWER
 from vecmill.graph.build import build
 from vecmill.graph.ops import INPUT
+from vecmill.graph.packed import equal_layout
 from vecmill.model.source import resolve
 from vecmill.model.spec import read_spec
 from vecmill.model.tokenizer import Tokenizer
@@ -36,7 +37,7 @@ class Bare:
         """Seconds from text to row."""
         started = time.perf_counter()
         (tokens,) = self._tokenizer.encode([text])
-        self._session.run(None, {INPUT: tokens.ids[None]})
+        self._run(tokens.ids[None])
         return time.perf_counter() - started
 
     def embed_all(self, texts: list[str]) -> tuple[float, int]:
@@ -48,5 +49,8 @@ class Bare:
         for length, rows in sorted(groups.items()):
             size = max(1, BATCH_TOKENS // length)
             for start in range(0, len(rows), size):
-                self._session.run(None, {INPUT: np.stack(rows[start : start + size])})
+                self._run(np.stack(rows[start : start + size]))
         return time.perf_counter() - started, sum(length * len(rows) for length, rows in groups.items())
+
+    def _run(self, ids: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> None:
+        self._session.run(None, {INPUT: ids, **equal_layout(ids.shape[1])})

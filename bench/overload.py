@@ -17,7 +17,7 @@ from workload import Client
 
 from vecmill.config import DEFAULT_MODEL
 
-SECONDS = 60.0
+SECONDS = 20.0
 CAPACITY_S = 10.0
 CLIENTS = {"bulk": 4, "query": 32}
 TIMES = 10.0

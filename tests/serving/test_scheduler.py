@@ -52,6 +52,19 @@ def test_like_lengths_go_together() -> None:
     assert [scheduler.waiting_items, scheduler.waiting_tokens, scheduler.waiting_cost] == [0, 0, 0.0]
 
 
+def test_small_requests_make_a_larger_batch() -> None:
+    """Requests that are whole in a batch may fill it up to the knee; a long one has no more of it than its room."""
+    scheduler = Scheduler[Owner](1000, room=lambda _: 3, knee=lambda _: 8)
+    for _ in range(10):
+        scheduler.add(Owner(), rows(5, 5))
+    assert [len(batch) for batch in drain(scheduler)] == [8, 8, 4]
+    scheduler.add(Owner(), rows(*[5] * 7))
+    assert [len(batch) for batch in drain(scheduler)] == [3, 3, 1]
+    scheduler.add(Owner(), rows(5))
+    scheduler.add(Owner(), rows(*[5] * 4))
+    assert [len(batch) for batch in drain(scheduler)] == [3, 2]
+
+
 def test_a_batch_stops_at_its_budget() -> None:
     """No batch has more tokens than the budget."""
     scheduler = Scheduler[Owner](16)

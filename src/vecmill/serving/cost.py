@@ -65,10 +65,15 @@ class CostModel:
 
     def room(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, or takes too long."""
-        knee = KNEE * self.overhead_s
-        worth = LEAST * self.overhead_s
-        target = min(knee, max(self.batch_s, worth)) if knee else self.batch_s
-        return max(1, int((max(target, self.batch_s / 2) - self.overhead_s) / self.price(length)))
+        return self._rows(min(KNEE * self.overhead_s, max(self.batch_s, LEAST * self.overhead_s)), length)
+
+    def knee(self, length: int) -> int:
+        """Rows of a length beyond which a batch is no faster a row, however long it takes."""
+        return self._rows(KNEE * self.overhead_s, length)
+
+    def _rows(self, seconds: float, length: int) -> int:
+        target = max(seconds, self.batch_s / 2) if self.overhead_s else self.batch_s
+        return max(1, int((target - self.overhead_s) / self.price(length)))
 
     def saw(self, rows: int, length: float, seconds: float) -> None:
         """A batch ran: correct the speed at its length, and half as much at those beside it."""

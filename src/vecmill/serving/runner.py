@@ -62,8 +62,8 @@ class Runner:
         self._widths = widths
         self._admission = Admission(limits)
         self.cost = cost or CostModel(batch_s=math.inf)
-        bounds = (self.cost.room if cost else None, self.cost.price, engines.usual.alike)
-        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, *bounds)
+        room, knee = (self.cost.room, self.cost.knee) if cost else (None, None)
+        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee)
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()

@@ -5,7 +5,8 @@ the cost of an item is what the cost model says. So a tenant with many requests 
 lone query goes before the rest of a long job.
 
 A micro-batch is the first item of the request whose turn it is, then items of like length: its own, its tenant's, then
-anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says.
+anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says. Where
+nothing of it is of a long request it may take longer: whoever comes next would wait for the same small requests anyway.
 """
 
 import math
@@ -86,6 +87,7 @@ class Scheduler(Generic[OwnerT]):
         room: Most rows of a length in a micro-batch, where that is fewer; None where only the tokens count.
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
+        knee: Most rows of a length where none is of a long request; None is `room`.
 
     Attributes:
         waiting_items: Items in the queue.
@@ -99,9 +101,11 @@ class Scheduler(Generic[OwnerT]):
         room: Callable[[int], int] | None = None,
         price: Callable[[int], float] | None = None,
         alike: Callable[[int], int] | None = None,
+        knee: Callable[[int], int] | None = None,
     ) -> None:
         self.batch_tokens = batch_tokens
         self._most = room
+        self._knee = knee or room
         self._price = price or float
         self._alike = alike or int
         self._tenants: dict[str, Tenant] = {}
@@ -174,23 +178,29 @@ class Scheduler(Generic[OwnerT]):
         price = self._price(length)
         if owner.queued * price > most:
             return []
-        room = self.room(length) if most == math.inf else min(self.room(length), int(most / price))
+        room, knee = (min(rows, most / price) for rows in (self.room(length), self._bounded(self._knee, length)))
         batch: list[Item[OwnerT]] = []
         for pile in chain((owner.piles[length],), _filled(tenant.lines[length]), _filled(self._lines[length])):
-            part = pile[len(batch) - room :]
-            del pile[len(batch) - room :]
+            whole = len(pile) <= room and len(pile) == pile[-1].owner.queued
+            left = int(max(room, knee) if whole else room) - len(batch)
+            part = pile[-left:] if left > 0 else []
+            del pile[len(pile) - len(part) :]
             batch += reversed(part)
-            self._serve(part, length, price)
-            if len(batch) == room:
+            if part:
+                self._serve(part, length, price)
+            if pile:
                 break
         self._count(length, batch, -1)
         _tidy(self._lines, length)
         return batch
 
     def room(self, length: int) -> int:
-        """Most rows of a length in a micro-batch."""
+        """Most rows of a length in a micro-batch, where some are of a long request."""
+        return self._bounded(self._most, length)
+
+    def _bounded(self, most: Callable[[int], int] | None, length: int) -> int:
         room = self.batch_tokens // length
-        return max(1, room if self._most is None else min(room, self._most(length)))
+        return max(1, room if most is None else min(room, most(length)))
 
     def drop(self, owner: OwnerT) -> None:
         """Forget what is still queued of an owner."""

@@ -133,7 +133,9 @@ class Station:
         self._ended, self._ran, self._changed = ended, ran, changed
         self._admission = Admission(limits, lambda: clock.now)
         self.cost = next(iter(machines.values())).model()
-        self.queue: Scheduler[Request] = Scheduler(limits.batch_tokens, self.cost.room, self.cost.price)
+        self.queue: Scheduler[Request] = Scheduler(
+            limits.batch_tokens, self.cost.room, self.cost.price, knee=self.cost.knee
+        )
         self.lanes = {
             replica: [Lane(replica, machine, express=False) for _ in range(machine.lanes)]
             + [Lane(replica, machine, express=True)] * machine.express
