@@ -7,7 +7,7 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-rivals clean
+.PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-soak bench-rivals clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ bench-scheduler: $(DEV) ## Measure what the queue itself costs
 
 bench-scaling: $(DEV) ## Study fleets of replicas on paper; writes docs/scaling (ARGS="STUDY ..." for some)
 	$(VENV)/bin/python bench/scaling.py $(ARGS)
+
+bench-soak: $(DEV) ## Measure whether an hour of mixed load leaves a mark (ARGS=seconds)
+	$(VENV)/bin/python bench/soak.py $(ARGS)
 
 bench-rivals: $(DEV) $(INFINITY)/.installed ## Measure queries and bulk work against Infinity and the bare engine (ARGS=seconds a workload)
 	$(VENV)/bin/python bench/rivals.py $(INFINITY)/bin/python $(ARGS)
