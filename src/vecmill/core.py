@@ -69,6 +69,8 @@ class Options:
         role: Names of prompts for what the texts are for: the first that the model has is used, none where it has none
             of them. A prompt that is named counts for more.
         truncate: Cut inputs to the model's limit; False refuses them instead.
+        chunked: Read inputs that are longer than the limit in chunks and answer the mean of their vectors, weighted by
+            their tokens; nothing is cut then.
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
         max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
         second_tokens: Of a pair most tokens of the second text; None is all that fit.
@@ -85,6 +87,7 @@ class Options:
     prompt_name: str | None = None
     role: tuple[str, ...] = ()
     truncate: bool = True
+    chunked: bool = False
     truncation_side: Literal["left", "right"] | None = None
     max_tokens: int | None = None
     second_tokens: int | None = None

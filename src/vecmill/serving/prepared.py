@@ -3,13 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
-from vecmill.core import Input, Options, Pair, Request
+from vecmill.core import DENSE, Input, Options, Pair, Request
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
+from vecmill.model.chunks import split
 from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
@@ -24,11 +26,34 @@ INLINE_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request ready for the queue."""
+    """A request ready for the queue.
+
+    Attributes:
+        tokens: What the engine reads: each input whole, or its chunks.
+        owners: Which of the request's inputs each is of, ascending.
+        weights: How much each counts beside the other chunks of its input.
+        vocabulary: How token ids were read; None where there were none.
+        seconds: What it took.
+    """
 
     tokens: list[Tokens]
+    owners: Sequence[int]
+    weights: Sequence[int]
     vocabulary: str | None
     seconds: float
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether there is more than one of some input."""
+        return any(one == other for one, other in pairwise(self.owners))
+
+    @property
+    def counts(self) -> list[int]:
+        """Tokens of each input."""
+        sizes: dict[int, int] = {}
+        for owner, one in zip(self.owners, self.tokens, strict=True):
+            sizes[owner] = sizes.get(owner, 0) + len(one.ids)
+        return list(sizes.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +82,16 @@ class Preparing:
         started = time.perf_counter()
         self._check(request)
         prompt = self.prompt(request.options)
-        tokens, vocabulary = self._tokenize(request, prompt)
+        options, (inputs, vocabulary) = request.options, self._read(request)
+        tokens = self._tokenize(inputs, options, prompt)
+        owners: Sequence[int] = range(len(tokens))
+        weights = [1] * len(tokens)
+        if options.chunked:
+            tokens, owners, weights = self._in_chunks(inputs, tokens, options, prompt)
         self._refuse_unknown(tokens)
-        if not request.options.truncate:
-            own = self.tokenizer.limit(self._side(request.options))
-            self._refuse_long(tokens, own, request.options.max_tokens)
-        return Prepared(tokens, vocabulary, time.perf_counter() - started)
+        if not options.truncate and not options.chunked:
+            self._refuse_long(tokens, self.tokenizer.limit(self._side(options)), options.max_tokens)
+        return Prepared(tokens, owners, weights, vocabulary, time.perf_counter() - started)
 
     def _check(self, request: Request) -> None:
         for output in request.outputs:
@@ -74,6 +103,9 @@ class Preparing:
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
             raise InvalidRequest(f"dimensions is {dimensions}; {self.name} allows 1 to {dims}", param="dimensions")
+        if request.options.chunked and request.outputs != DENSE:
+            wanted = " and ".join(request.outputs)
+            raise InvalidRequest(f"only vectors have a mean over chunks, and {wanted} is asked", param="long_inputs")
         for name, least in (("max_tokens", self.tokenizer.least_tokens), ("second_tokens", 1)):
             value = getattr(request.options, name)
             if value is not None and value < least:
@@ -115,39 +147,52 @@ class Preparing:
             raise InvalidRequest(f"prompt_name is {name!r}; {self.name} has: {known}", param="prompt_name")
         return prompts[name]
 
-    def _tokenize(self, request: Request, prompt: str) -> tuple[list[Tokens], str | None]:
+    def _read(self, request: Request) -> tuple[list[Input], str | None]:
+        """The inputs with token ids of another vocabulary as the texts that they spell, and which vocabulary it is."""
+        arrays = {number: one for number, one in enumerate(request.inputs) if isinstance(one, list)}
+        if not arrays:
+            return request.inputs, None
+        reading = read_token_ids(
+            list(arrays.values()),
+            self.tokenizer.native,
+            policy=request.options.token_vocabulary or self.settings.token_ids,
+            likely_tiktoken=request.options.likely_tiktoken,
+        )
+        if reading.texts is None:
+            return request.inputs, reading.vocabulary
+        spelled = dict(zip(arrays, reading.texts, strict=True))
+        return [spelled.get(number, one) for number, one in enumerate(request.inputs)], reading.vocabulary
+
+    def _tokenize(self, inputs: list[Input], options: Options, prompt: str) -> list[Tokens]:
         """Each kind of input is tokenised together and put back where it stood."""
-        options, numbered = request.options, list(enumerate(request.inputs))
+        numbered, side, cut = list(enumerate(inputs)), self._side(options), _cut(options)
         texts = {number: one for number, one in numbered if isinstance(one, str)}
         pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
         arrays = {number: one for number, one in numbered if isinstance(one, list)}
-        cut = Cut(options.truncation_side, options.max_tokens, options.second_tokens)
         done: dict[int, Tokens] = {}
-        vocabulary = None
         if texts:
-            done |= zip(
-                texts, self.tokenizer.encode(list(texts.values()), prompt, cut, self._side(options)), strict=True
-            )
+            done |= zip(texts, self.tokenizer.encode(list(texts.values()), prompt, cut, side), strict=True)
         if pairs:
             done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
         if arrays:
-            found, vocabulary = self._tokenize_ids(list(arrays.values()), options, prompt, cut)
-            done |= zip(arrays, found, strict=True)
-        return [done[number] for number, _ in numbered], vocabulary
+            done |= zip(arrays, self.tokenizer.encode_ids(list(arrays.values()), prompt, cut, side), strict=True)
+        return [done[number] for number, _ in numbered]
 
-    def _tokenize_ids(
-        self, arrays: list[list[int]], options: Options, prompt: str, cut: Cut
-    ) -> tuple[list[Tokens], str | None]:
-        side = self._side(options)
-        reading = read_token_ids(
-            arrays,
-            self.tokenizer.native,
-            policy=options.token_vocabulary or self.settings.token_ids,
-            likely_tiktoken=options.likely_tiktoken,
-        )
-        if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt, cut, side), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt, cut, side), reading.vocabulary
+    def _in_chunks(
+        self, inputs: list[Input], tokens: list[Tokens], options: Options, prompt: str
+    ) -> tuple[list[Tokens], list[int], list[int]]:
+        """Chunks of the inputs that were cut, the others as they are; whose each is, and what it weighs."""
+        cut, side, most = _cut(options), self._side(options), self.settings.max_inputs
+        rows: list[tuple[Tokens, int, int]] = []
+        for number, (given, one) in enumerate(zip(inputs, tokens, strict=True)):
+            chunks = (
+                [] if isinstance(given, Pair) or not one.truncated else split(self.tokenizer, given, prompt, cut, side)
+            )
+            if len(chunks) > most:
+                message = f"input[{number}] makes {len(chunks)} chunks; an input may make at most {most}"
+                raise InputTooLong(message, param="input", code="context_length_exceeded")
+            rows += [(chunk.tokens, number, chunk.weight) for chunk in chunks] or [(one, number, 1)]
+        return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
     def _side(self, options: Options) -> str | None:
         """Whether inputs are queries or documents, where the model tells them apart."""
@@ -176,6 +221,10 @@ class Preparing:
                     param="input",
                     code="context_length_exceeded",
                 )
+
+
+def _cut(options: Options) -> Cut:
+    return Cut(options.truncation_side, options.max_tokens, options.second_tokens)
 
 
 def kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[NDArray[np.float32]]:

@@ -22,7 +22,7 @@ from vecmill.serving.cache import Cache, Plan, plan, remember
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.finish import ACTIVATIONS, vectors
+from vecmill.serving.finish import ACTIVATIONS, means, vectors
 from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Runner
@@ -157,12 +157,11 @@ class ServedModel:
             return None
         tokens = [prepared.tokens[place] for place in ask.asked]
         marks = [one.mark for one in tokens] if self.spec.mark else None
-        numbers = None if ask.whole else ask.asked
         return self.runner.submit(
             [one.ids for one in tokens],
             request.outputs,
             marks,
-            numbers=numbers,
+            numbers=[prepared.owners[place] for place in ask.asked],
             tenant=caller.tenant,
             share=caller.share,
             weight=caller.weight,
@@ -180,7 +179,7 @@ class ServedModel:
         options, scores = request.options, given.get("scores", nothing())
         if self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
-        rows = self._rows(given["dense"], options) if "dense" in given else nothing()
+        rows = self._rows(given["dense"], prepared, options) if "dense" in given else nothing()
         total = time.perf_counter() - ran.started
         return Result(
             model=self.name,
@@ -189,7 +188,7 @@ class ServedModel:
             multi=kept(given.get("multi", []), prepared.tokens),
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
-            tokens=[len(one.ids) for one in prepared.tokens],
+            tokens=prepared.counts,
             truncated=sum(one.truncated for one in prepared.tokens),
             cached=ran.cached,
             token_vocabulary=prepared.vocabulary,
@@ -201,10 +200,11 @@ class ServedModel:
             ),
         )
 
-    def _rows(self, rows: NDArray[np.float32], options: Options) -> NDArray[np.float32]:
+    def _rows(self, rows: NDArray[np.float32], prepared: Prepared, options: Options) -> NDArray[np.float32]:
         cut = options.dimensions not in {None, rows.shape[1]}
         scale = self.spec.normalized or cut if options.normalize is None else options.normalize
-        return vectors(rows, options.dimensions, scale=scale)
+        rows = vectors(rows, options.dimensions, scale=scale)
+        return means(rows, prepared.owners, prepared.weights, scale=scale) if prepared.in_chunks else rows
 
     def _meant(self, request: Request) -> Request:
         return request if request.outputs else replace(request, outputs=self.spec.outputs[:1])

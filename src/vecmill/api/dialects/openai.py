@@ -20,6 +20,7 @@ class EmbeddingsBody(msgspec.Struct):
     dimensions: int | None = None
     user: str | None = None
     truncate: bool | None = None
+    long_inputs: Literal["truncate", "error", "mean"] | None = None
     prompt_name: str | None = None
     input_type: str | None = None
 
@@ -92,7 +93,8 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
         options=Options(
             prompt_name=body.prompt_name,
             role=prompts_for(body.input_type, "input_type"),
-            truncate=body.truncate is not False,
+            truncate=body.long_inputs != "error" if body.long_inputs else body.truncate is not False,
+            chunked=body.long_inputs == "mean",
             dimensions=body.dimensions,
             token_vocabulary=_token_vocabulary(headers),
             likely_tiktoken="x-stainless-lang" in headers,
