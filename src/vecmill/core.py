@@ -1,4 +1,4 @@
-"""The shared words of every layer: what is asked and what is answered. Imports nothing of ours."""
+"""The shared words of every layer: what is asked and what is answered. Imports nothing of ours but errors."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vecmill.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Options:
         role: Names of prompts for what the texts are for: the first that the model has is used, none where it has none
             of them. A prompt that is named counts for more.
         truncate: Cut inputs to the model's limit; False refuses them instead.
+        chunked: Read inputs that are longer than the limit in chunks and answer the mean of their vectors, weighted by
+            their tokens; nothing is cut then.
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
         max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
         second_tokens: Of a pair most tokens of the second text; None is all that fit.
@@ -85,6 +89,7 @@ class Options:
     prompt_name: str | None = None
     role: tuple[str, ...] = ()
     truncate: bool = True
+    chunked: bool = False
     truncation_side: Literal["left", "right"] | None = None
     max_tokens: int | None = None
     second_tokens: int | None = None
@@ -126,6 +131,7 @@ class Request:
         inputs: What to read, in the caller's order.
         outputs: What is wanted of each; none is what the model is for.
         ranks: The scores are to rank the inputs, so there must be one for each.
+        lenient: An input that cannot be answered has an error of its own; else the request fails as a whole.
         options: What changes the numbers.
     """
 
@@ -133,6 +139,7 @@ class Request:
     inputs: list[Input]
     outputs: tuple[Output, ...] = DENSE
     ranks: bool = False
+    lenient: bool = False
     options: Options = Options()
 
 
@@ -162,6 +169,8 @@ def nothing() -> NDArray[np.float32]:
 class Result:
     """The answer to a `Request`, each output in the order of the inputs and empty where it was not asked for.
 
+    An input with an error of its own has no value in any output, and no count of tokens.
+
     Attributes:
         model: The served name that answered.
         rows: The vectors, float32 [inputs, dims].
@@ -170,6 +179,7 @@ class Result:
         scores: float32 [inputs, labels]; a reranker has one label.
         labels: What the columns of `scores` are called.
         tokens: Tokens that went through the model, for each input.
+        errors: Of a lenient request, place of an input to why it has no answer.
         truncated: How many inputs were cut to the model's limit.
         cached: How many inputs had a remembered answer.
         token_vocabulary: How token ids were read ("native" or "cl100k_base"); None where all inputs were texts.
@@ -183,6 +193,7 @@ class Result:
     scores: NDArray[np.float32] = field(default_factory=nothing)
     labels: tuple[str, ...] = ()
     tokens: list[int]
+    errors: dict[int, RequestError] = field(default_factory=dict)
     truncated: int = 0
     cached: int = 0
     token_vocabulary: str | None = None

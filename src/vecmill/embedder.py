@@ -54,6 +54,7 @@ class Embedder:
         prompt_name: str | None = None,
         dimensions: int | None = None,
         truncate: bool = True,
+        chunked: bool = False,
     ) -> NDArray[np.float32]:
         """Vectors of texts or of arrays of token ids, in order.
 
@@ -62,6 +63,7 @@ class Embedder:
             prompt_name: Which of the model's prompts goes before each; None is the model's default.
             dimensions: Keep that many leading numbers and normalise again.
             truncate: Cut inputs to the model's limit; False raises InputTooLong instead.
+            chunked: Read longer inputs in chunks instead, and give the mean of their vectors, weighted by tokens.
 
         Returns:
             float32 [texts, dims]; [dims] for a single string.
@@ -70,9 +72,10 @@ class Embedder:
             InvalidRequest: An input or an option is wrong.
         """
         if isinstance(texts, str):
-            rows = self.embed([texts], prompt_name=prompt_name, dimensions=dimensions, truncate=truncate)
-            return rows.reshape(-1)
-        options = Options(prompt_name=prompt_name, dimensions=dimensions, truncate=truncate)
+            return self.embed(
+                [texts], prompt_name=prompt_name, dimensions=dimensions, truncate=truncate, chunked=chunked
+            ).reshape(-1)
+        options = Options(prompt_name=prompt_name, dimensions=dimensions, truncate=truncate, chunked=chunked)
         return np.concatenate([part.rows for part in self._answers(texts, DENSE, options)])
 
     def sparse(self, texts: Sequence[str], *, truncate: bool = True) -> list[Sparse]:

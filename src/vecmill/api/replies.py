@@ -54,6 +54,8 @@ def result_headers(result: Answer) -> dict[str, str]:
     if not isinstance(result, Result):
         return {}
     headers = {"x-vecmill-truncated": str(result.truncated), "x-vecmill-cached": str(result.cached)}
+    if result.errors:
+        headers["x-vecmill-failed"] = str(len(result.errors))
     if result.token_vocabulary:
         headers["x-token-vocabulary"] = result.token_vocabulary
     return headers

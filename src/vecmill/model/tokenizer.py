@@ -53,19 +53,19 @@ class Tokenizer:
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
         self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
-        self._framed = len(self._head) + len(self._tail)
-        self._room = spec.max_tokens - self._framed
+        self.framed = len(self._head) + len(self._tail)
+        self._room = spec.max_tokens - self.framed
         settings = _read_settings(spec.transformer) if spec.late else {}
         self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
         least = min(map(self.limit, SIDES))
-        if least <= self._framed:
+        if least <= self.framed:
             raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
         self._check_vocabulary(spec)
 
     @property
     def least_tokens(self) -> int:
         """Tokens that leave room for something of a text, and of both texts of a pair."""
-        return max(self._framed + 1, self._pairs.size + 2 if self._pairs else 0)
+        return max(self.framed + 1, self._pairs.size + 2 if self._pairs else 0)
 
     def encode(self, texts: list[str], prompt: str = "", cut: Cut = OWN, side: str | None = None) -> list[Tokens]:
         """Tokens of each text with the prompt before it, cut to the limit on the side that the model's files name.
@@ -78,21 +78,28 @@ class Tokenizer:
         """
         prefixed = [prompt + text for text in texts] if prompt else texts
         bare = self._bare_ids(prefixed, keeps_end=self._cuts_left(cut))
-        return self._between(bare, prompt, cut, side)
+        return self.between(bare, prompt, cut, side)
 
     def encode_ids(
         self, arrays: list[list[int]], prompt: str = "", cut: Cut = OWN, side: str | None = None
     ) -> list[Tokens]:
         """Token ids of the model's own vocabulary; the special tokens are added where the caller left them out."""
         before = self.native.encode(prompt, add_special_tokens=False).ids if prompt else []
-        return self._between([before + self._bare(ids) for ids in arrays], prompt, cut, side)
+        return self.between([before + self._bare(ids) for ids in arrays], prompt, cut, side)
+
+    def whole(self, given: str | list[int], prompt: str = "") -> list[int]:
+        """All ids of a text or of an array with the prompt before them, uncut and without special tokens."""
+        texts = [prompt + given] if isinstance(given, str) else [prompt]
+        (found,) = self.native.encode_batch_fast(texts, add_special_tokens=False)
+        ids = found.ids if isinstance(given, str) else found.ids + self._bare(given)
+        return ids if self._skipped is None else [token for token in ids if token != self._skipped]
 
     def limit(self, side: str | None = None) -> int:
         """Most tokens of an input, special tokens included; of a side, where the model tells them apart."""
         own = self._sides.limit(side) if self._sides else None
         return min(self.max_tokens, own or self.max_tokens)
 
-    def _between(self, texts: list[list[int]], prompt: str, cut: Cut, side: str | None) -> list[Tokens]:
+    def between(self, texts: list[list[int]], prompt: str, cut: Cut, side: str | None) -> list[Tokens]:
         """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
         end, own = self._end_of(prompt), self.limit(side)
         cut = replace(cut, max_tokens=min(own, cut.max_tokens or own))
@@ -171,7 +178,7 @@ class Tokenizer:
         return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
     def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
-        room = self._limit(cut) - self._framed
+        room = self._limit(cut) - self.framed
         start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
         kept = self._head + ids[start : start + room] + self._tail
         if self._skipped is not None:

@@ -1,13 +1,13 @@
 """What a request wishes of its outputs, after the engine: requests with different wishes share batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import Output, Sparse, Value
 from vecmill.engine.base import Column
-from vecmill.errors import InvalidRequest
+from vecmill.errors import EngineFailed, InvalidRequest
 
 Floats = NDArray[np.float32]
 
@@ -30,6 +30,28 @@ def vectors(rows: Floats, dimensions: int | None, *, scale: bool) -> Floats:
             message = f"input[{lost[0]}]: the first {dimensions} numbers of its vector are all zero; ask for more"
             raise InvalidRequest(message, param="dimensions")
     return scaled(rows) if scale else rows
+
+
+def means(rows: Floats, owners: Sequence[int], weights: Sequence[int], *, scale: bool) -> Floats:
+    """The weighted mean of the rows of each owner, at length 1 where wished; a row that is alone stays as it is.
+
+    Args:
+        rows: [parts, dims].
+        owners: Whose each row is, ascending.
+        weights: How much each row counts beside the others of its owner.
+        scale: Whether the means are scaled.
+
+    Raises:
+        EngineFailed: What is left of an owner's rows is no vector.
+    """
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    sizes = np.diff(starts, append=len(rows))
+    weighed = np.asarray(weights, dtype=np.float64)[:, None]
+    mean = (np.add.reduceat(rows * weighed, starts) / np.add.reduceat(weighed, starts)).astype(np.float32)
+    lost = np.flatnonzero(~sound("dense", mean))
+    if len(lost):
+        raise EngineFailed(f"input {owners[starts[lost[0]]]}: the vectors of its chunks have no mean other than zero")
+    return np.where(sizes[:, None] == 1, rows[starts], scaled(mean) if scale else mean)
 
 
 def scaled(rows: Floats) -> Floats:

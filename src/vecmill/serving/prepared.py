@@ -1,15 +1,18 @@
 """A request with its inputs as tokens, and what is asked of them before and after the engine."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
-from vecmill.core import Input, Options, Pair, Request
-from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
+from vecmill.core import DENSE, Input, Options, Pair, Request
+from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, RequestError, TooManyInputs, WrongTask
+from vecmill.model.chunks import Chunk, split
 from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
@@ -27,11 +30,44 @@ LONG_TOKEN = 8
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request ready for the queue."""
+    """A request ready for the queue.
+
+    Attributes:
+        tokens: What the engine reads: each input whole, or its chunks.
+        owners: Which of the request's inputs each is of, ascending.
+        weights: How much each counts beside the other chunks of its input.
+        faults: Inputs that have no answer, and why.
+        vocabulary: How token ids were read; None where there were none.
+        seconds: What it took.
+    """
 
     tokens: list[Tokens]
+    owners: Sequence[int]
+    weights: Sequence[int]
+    faults: dict[int, RequestError]
     vocabulary: str | None
     seconds: float
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether there is more than one of some input."""
+        return any(one == other for one, other in pairwise(self.owners))
+
+    @property
+    def counts(self) -> list[int]:
+        """Tokens of each input."""
+        sizes: dict[int, int] = {}
+        for owner, one in zip(self.owners, self.tokens, strict=True):
+            sizes[owner] = sizes.get(owner, 0) + len(one.ids)
+        return list(sizes.values())
+
+    def without(self, rows: Mapping[int, RequestError]) -> tuple[Self, list[int]]:
+        """What is left where some of `tokens` failed, and their inputs with them; and which of `tokens` are left."""
+        faults = self.faults | {self.owners[row]: fault for row, fault in rows.items()}
+        left = [row for row, owner in enumerate(self.owners) if owner not in faults]
+        tokens = [self.tokens[row] for row in left]
+        owners, weights = [self.owners[row] for row in left], [self.weights[row] for row in left]
+        return replace(self, tokens=tokens, owners=owners, weights=weights, faults=faults), left
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +96,25 @@ class Preparing:
         started = time.perf_counter()
         self._check(request)
         prompt = self.prompt(request.options)
-        tokens, vocabulary = self._tokenize(request, prompt)
-        self._refuse_unknown(tokens)
-        if not request.options.truncate:
-            own = self.tokenizer.limit(self._side(request.options))
-            self._refuse_long(tokens, own, request.options.max_tokens)
-        return Prepared(tokens, vocabulary, time.perf_counter() - started)
+        options, faults = request.options, dict(empty(request.inputs)) if request.lenient else {}
+        places = [number for number in range(len(request.inputs)) if number not in faults]
+        inputs, vocabulary = self._read([request.inputs[place] for place in places], options)
+        parts: list[tuple[int, Chunk]] = []
+        for place, given, one in zip(places, inputs, self._tokenize(inputs, options, prompt), strict=True):
+            try:
+                parts += [(place, part) for part in self._parts(place, given, one, options, prompt)]
+            except InvalidRequest as fault:
+                if not request.lenient or fault.param != "input":
+                    raise
+                faults[place] = fault
+        return Prepared(
+            [part.tokens for _, part in parts],
+            [place for place, _ in parts],
+            [part.weight for _, part in parts],
+            faults,
+            vocabulary,
+            time.perf_counter() - started,
+        )
 
     def fewest_tokens(self, request: Request) -> int:
         """About as many tokens as the inputs have at least, without looking at them."""
@@ -78,10 +127,13 @@ class Preparing:
                 raise WrongTask(self.name, output, self.spec.outputs)
         if request.ranks and self.spec.width("scores") != 1:
             raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
-        self.check_inputs(request.inputs)
+        (self._check_count if request.lenient else self.check_inputs)(request.inputs)
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
             raise InvalidRequest(f"dimensions is {dimensions}; {self.name} allows 1 to {dims}", param="dimensions")
+        if request.options.chunked and request.outputs != DENSE:
+            wanted = " and ".join(request.outputs)
+            raise InvalidRequest(f"only vectors have a mean over chunks, and {wanted} is asked", param="long_inputs")
         for name, least in (("max_tokens", self.tokenizer.least_tokens), ("second_tokens", 1)):
             value = getattr(request.options, name)
             if value is not None and value < least:
@@ -94,17 +146,16 @@ class Preparing:
             EmptyInput: There is none, or one has no content.
             TooManyInputs: A request may not hold so many.
         """
+        self._check_count(inputs)
+        for _, fault in empty(inputs):
+            raise fault
+
+    def _check_count(self, inputs: Sequence[Input]) -> None:
         count, limit = len(inputs), self.settings.max_inputs
         if not count:
             raise EmptyInput("input is an empty list; at least one input is needed", param="input")
         if count > limit:
             raise TooManyInputs(count, limit)
-        for number, one in enumerate(inputs):
-            if not one:
-                kind = "string" if isinstance(one, str) else "list of token ids"
-                raise EmptyInput(f"input[{number}] is an empty {kind}; every input needs content", param="input")
-            if isinstance(one, Pair) and not (one.first or one.second):
-                raise EmptyInput(f"input[{number}] is a pair of empty texts; one needs content", param="input")
 
     def prompt(self, options: Options) -> str:
         """What goes before each text.
@@ -123,39 +174,62 @@ class Preparing:
             raise InvalidRequest(f"prompt_name is {name!r}; {self.name} has: {known}", param="prompt_name")
         return prompts[name]
 
-    def _tokenize(self, request: Request, prompt: str) -> tuple[list[Tokens], str | None]:
-        """Each kind of input is tokenised together and put back where it stood."""
-        options, numbered = request.options, list(enumerate(request.inputs))
-        texts = {number: one for number, one in numbered if isinstance(one, str)}
-        pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
-        arrays = {number: one for number, one in numbered if isinstance(one, list)}
-        cut = Cut(options.truncation_side, options.max_tokens, options.second_tokens)
-        done: dict[int, Tokens] = {}
-        vocabulary = None
-        if texts:
-            done |= zip(
-                texts, self.tokenizer.encode(list(texts.values()), prompt, cut, self._side(options)), strict=True
-            )
-        if pairs:
-            done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
-        if arrays:
-            found, vocabulary = self._tokenize_ids(list(arrays.values()), options, prompt, cut)
-            done |= zip(arrays, found, strict=True)
-        return [done[number] for number, _ in numbered], vocabulary
-
-    def _tokenize_ids(
-        self, arrays: list[list[int]], options: Options, prompt: str, cut: Cut
-    ) -> tuple[list[Tokens], str | None]:
-        side = self._side(options)
+    def _read(self, inputs: list[Input], options: Options) -> tuple[list[Input], str | None]:
+        """The inputs with token ids of another vocabulary as the texts that they spell, and which vocabulary it is."""
+        arrays = {number: one for number, one in enumerate(inputs) if isinstance(one, list)}
+        if not arrays:
+            return inputs, None
         reading = read_token_ids(
-            arrays,
+            list(arrays.values()),
             self.tokenizer.native,
             policy=options.token_vocabulary or self.settings.token_ids,
             likely_tiktoken=options.likely_tiktoken,
         )
         if reading.texts is None:
-            return self.tokenizer.encode_ids(arrays, prompt, cut, side), reading.vocabulary
-        return self.tokenizer.encode(reading.texts, prompt, cut, side), reading.vocabulary
+            return inputs, reading.vocabulary
+        spelled = dict(zip(arrays, reading.texts, strict=True))
+        return [spelled.get(number, one) for number, one in enumerate(inputs)], reading.vocabulary
+
+    def _tokenize(self, inputs: list[Input], options: Options, prompt: str) -> list[Tokens]:
+        """Each kind of input is tokenised together and put back where it stood."""
+        numbered, side, cut = list(enumerate(inputs)), self._side(options), _cut(options)
+        texts = {number: one for number, one in numbered if isinstance(one, str)}
+        pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
+        arrays = {number: one for number, one in numbered if isinstance(one, list)}
+        done: dict[int, Tokens] = {}
+        if texts:
+            done |= zip(texts, self.tokenizer.encode(list(texts.values()), prompt, cut, side), strict=True)
+        if pairs:
+            done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
+        if arrays:
+            done |= zip(arrays, self.tokenizer.encode_ids(list(arrays.values()), prompt, cut, side), strict=True)
+        return [done[number] for number, _ in numbered]
+
+    def _parts(self, number: int, given: Input, one: Tokens, options: Options, prompt: str) -> list[Chunk]:
+        """An input as the engine reads it: whole, or in chunks.
+
+        Raises:
+            InputTooLong: It may not be cut, or makes too many chunks.
+            InvalidRequest: It has no token, or the prompt leaves no room for chunks.
+        """
+        parts, most = [Chunk(one, 1)], self.settings.max_inputs
+        if options.chunked and one.truncated and not isinstance(given, Pair):
+            parts = split(self.tokenizer, given, prompt, _cut(options), self._side(options)) or parts
+            if len(parts) > most:
+                raise _too_long(f"input[{number}] makes {len(parts)} chunks; an input may make at most {most}")
+        elif one.truncated and not options.truncate:
+            raise self._long(number, options)
+        if not len(parts[0].tokens.ids):  # without special tokens a text of spaces or unknown words has none
+            message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
+            raise InvalidRequest(message, param="input")
+        return parts
+
+    def _long(self, number: int, options: Options) -> InputTooLong:
+        own, most = self.tokenizer.limit(self._side(options)), options.max_tokens
+        limit, whose = (most, "this request") if most and most < own else (own, self.name)
+        return _too_long(
+            f"input[{number}] has more than {limit} tokens, the limit of {whose}; shorten it or let it be truncated"
+        )
 
     def _side(self, options: Options) -> str | None:
         """Whether inputs are queries or documents, where the model tells them apart."""
@@ -167,23 +241,24 @@ class Preparing:
             raise InvalidRequest(f"input holds pairs of texts, which {self.name} does not read together", param="input")
         return self.tokenizer.encode_pairs(pairs, options.instruction, cut)
 
-    def _refuse_unknown(self, tokens: list[Tokens]) -> None:
-        """Without special tokens a text of spaces, or of unknown words, has nothing to embed."""
-        for number, one in enumerate(tokens):
-            if not len(one.ids):
-                message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
-                raise InvalidRequest(message, param="input")
 
-    def _refuse_long(self, tokens: list[Tokens], own: int, max_tokens: int | None) -> None:
-        limit, whose = (max_tokens, "this request") if max_tokens and max_tokens < own else (own, self.name)
-        for number, one in enumerate(tokens):
-            if one.truncated:
-                raise InputTooLong(
-                    f"input[{number}] has more than {limit} tokens, the limit of {whose}; "
-                    "shorten it or let it be truncated",
-                    param="input",
-                    code="context_length_exceeded",
-                )
+def empty(inputs: Sequence[Input]) -> Iterator[tuple[int, RequestError]]:
+    """The places of inputs without content, and what is wrong with each."""
+    for number, one in enumerate(inputs):
+        if not one:
+            kind = "string" if isinstance(one, str) else "list of token ids"
+            message = f"input[{number}] is an empty {kind}; every input needs content"
+            yield number, EmptyInput(message, param="input")
+        elif isinstance(one, Pair) and not (one.first or one.second):
+            yield number, EmptyInput(f"input[{number}] is a pair of empty texts; one needs content", param="input")
+
+
+def _too_long(message: str) -> InputTooLong:
+    return InputTooLong(message, param="input", code="context_length_exceeded")
+
+
+def _cut(options: Options) -> Cut:
+    return Cut(options.truncation_side, options.max_tokens, options.second_tokens)
 
 
 def kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[NDArray[np.float32]]:

@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 from vecmill.config import Settings
 from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
 from vecmill.engine.base import Column, usable_cpus
+from vecmill.errors import EngineFailed, RequestError
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
 from vecmill.serving.admission import Limits
+from vecmill.serving.apart import settle
 from vecmill.serving.cache import Cache, Plan, plan, remember
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.finish import ACTIVATIONS, vectors
+from vecmill.serving.finish import ACTIVATIONS, means, vectors
 from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Runner
@@ -116,14 +118,21 @@ class ServedModel:
             prepared = await self.aside(partial(self.prepare, request))
         ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
         job = self._queue(request, prepared, ask, caller)
-        given = await asyncio.wrap_future(job.future) if job else []
+        try:
+            given = await asyncio.wrap_future(job.future) if job else []
+        except EngineFailed:
+            if not request.lenient:
+                raise
+            futures = [asyncio.wrap_future(one.future) for one in self._apart(request, prepared, ask, caller)]
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+            prepared, ask, given = settle(prepared, ask, outcomes)
         return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
 
         Raises:
-            RequestError: As `submit`.
+            RequestError: As `submit`; an input that fails fails the request, lenient or not.
         """
         if self._by_maxsim(request):
             queries, documents = maxsim.split(request)
@@ -158,16 +167,28 @@ class ServedModel:
             return None
         tokens = [prepared.tokens[place] for place in ask.asked]
         marks = [one.mark for one in tokens] if self.spec.mark else None
-        numbers = None if ask.whole else ask.asked
         return self.runner.submit(
             [one.ids for one in tokens],
             request.outputs,
             marks,
-            numbers=numbers,
+            numbers=[prepared.owners[place] for place in ask.asked],
             tenant=caller.tenant,
             share=caller.share,
             weight=caller.weight,
         )
+
+    def _apart(self, request: Request, prepared: Prepared, ask: Plan, caller: Caller) -> list[Job]:
+        """Ask the engine about each input by itself, after it failed on one of them; together they count as one."""
+        weight, jobs = caller.weight / len(ask.asked), list[Job]()
+        try:
+            for place in ask.asked:
+                alone = replace(ask, asked=[place])
+                jobs += filter(None, [self._queue(request, prepared, alone, replace(caller, weight=weight))])
+        except RequestError:
+            for job in jobs:
+                job.future.cancel()
+            raise
+        return jobs
 
     def _columns(self, request: Request, ask: Plan, given: list[Column]) -> list[Column]:
         """Columns of all inputs; what is new is remembered."""
@@ -177,11 +198,11 @@ class ServedModel:
         return given if ask.whole else ask.columns(given, [self.spec.width(output) for output in request.outputs])
 
     def _result(self, request: Request, prepared: Prepared, columns: list[Column], ran: Ran) -> Result:
-        given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True))
+        given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True)) if prepared.tokens else {}
         options, scores = request.options, given.get("scores", nothing())
-        if self.spec.scores and not options.raw_scores:
+        if scores.size and self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
-        rows = self._rows(given["dense"], options) if "dense" in given else nothing()
+        rows = self._rows(given["dense"], prepared, options) if "dense" in given else nothing()
         total = time.perf_counter() - ran.started
         return Result(
             model=self.name,
@@ -190,7 +211,8 @@ class ServedModel:
             multi=kept(given.get("multi", []), prepared.tokens),
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
-            tokens=[len(one.ids) for one in prepared.tokens],
+            tokens=prepared.counts,
+            errors=prepared.faults,
             truncated=sum(one.truncated for one in prepared.tokens),
             cached=ran.cached,
             token_vocabulary=prepared.vocabulary,
@@ -202,10 +224,11 @@ class ServedModel:
             ),
         )
 
-    def _rows(self, rows: NDArray[np.float32], options: Options) -> NDArray[np.float32]:
+    def _rows(self, rows: NDArray[np.float32], prepared: Prepared, options: Options) -> NDArray[np.float32]:
         cut = options.dimensions not in {None, rows.shape[1]}
         scale = self.spec.normalized or cut if options.normalize is None else options.normalize
-        return vectors(rows, options.dimensions, scale=scale)
+        rows = vectors(rows, options.dimensions, scale=scale)
+        return means(rows, prepared.owners, prepared.weights, scale=scale) if prepared.in_chunks else rows
 
     def _meant(self, request: Request) -> Request:
         return request if request.outputs else replace(request, outputs=self.spec.outputs[:1])

@@ -20,16 +20,28 @@ class EmbeddingsBody(msgspec.Struct):
     dimensions: int | None = None
     user: str | None = None
     truncate: bool | None = None
+    long_inputs: Literal["truncate", "error", "mean"] | None = None
+    item_errors: bool | None = None
     prompt_name: str | None = None
     input_type: str | None = None
 
 
-class Embedding(msgspec.Struct):
-    """One vector: numbers, or base64 of little-endian float32."""
+class ErrorDetail(msgspec.Struct):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class Embedding(msgspec.Struct, omit_defaults=True):
+    """One vector: numbers, or base64 of little-endian float32; null with an error where `item_errors` asks for them."""
 
     index: int
-    embedding: list[float] | str
-    object: Literal["embedding"] = "embedding"
+    embedding: list[float] | str | None
+    object: Literal["embedding", "error"] = "embedding"
+    error: ErrorDetail | None = None
 
 
 class Usage(msgspec.Struct):
@@ -53,7 +65,8 @@ class EncodedEmbedding(msgspec.Struct):
 
     object: str
     index: int
-    embedding: msgspec.Raw
+    embedding: msgspec.Raw | None
+    error: ErrorDetail | msgspec.UnsetType = msgspec.UNSET
 
 
 class EncodedAnswer(msgspec.Struct):
@@ -63,15 +76,6 @@ class EncodedAnswer(msgspec.Struct):
     data: list[EncodedEmbedding]
     model: str
     usage: Usage
-
-
-class ErrorDetail(msgspec.Struct):
-    """What went wrong."""
-
-    message: str
-    type: str
-    param: str | None = None
-    code: str | None = None
 
 
 class ErrorBody(msgspec.Struct):
@@ -89,10 +93,12 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
     return Request(
         model=body.model,
         inputs=_inputs(body.input),
+        lenient=bool(body.item_errors),
         options=Options(
             prompt_name=body.prompt_name,
             role=prompts_for(body.input_type, "input_type"),
-            truncate=body.truncate is not False,
+            truncate=body.long_inputs != "error" if body.long_inputs else body.truncate is not False,
+            chunked=body.long_inputs == "mean",
             dimensions=body.dimensions,
             token_vocabulary=_token_vocabulary(headers),
             likely_tiktoken="x-stainless-lang" in headers,
@@ -102,8 +108,13 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
 
 def render(body: EmbeddingsBody, result: Result) -> bytes:
     """The answer, each vector encoded as asked."""
-    rows = encoded(result.rows, encoding=body.encoding_format)
-    data = [EncodedEmbedding("embedding", number, row) for number, row in enumerate(rows)]
+    rows = iter(encoded(result.rows, encoding=body.encoding_format))
+    data = [
+        EncodedEmbedding("error", number, None, detail(result.errors[number])[1])
+        if number in result.errors
+        else EncodedEmbedding("embedding", number, next(rows))
+        for number in range(len(result.rows) + len(result.errors))
+    ]
     total = sum(result.tokens)
     return msgspec.json.encode(EncodedAnswer("list", data, result.model, Usage(total, total)))
 
@@ -129,11 +140,17 @@ STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
 
 def render_error(error: errors.VecmillError) -> ErrorReply:
     """The status and the body of an error."""
+    status, said = detail(error)
+    return ErrorReply(status, msgspec.json.encode(ErrorBody(said)))
+
+
+def detail(error: errors.VecmillError) -> tuple[int, ErrorDetail]:
+    """The status of an error, and what is said of it."""
     status, kind, code = entry(STATUSES, error)
     param = "model" if isinstance(error, errors.UnknownModel) else None
     if isinstance(error, errors.InvalidRequest):
         param, code = error.param, error.code
-    return ErrorReply(status, msgspec.json.encode(ErrorBody(ErrorDetail(str(error), kind, param, code))))
+    return status, ErrorDetail(str(error), kind, param, code)
 
 
 KINDS: dict[type, str] = {str: "a string", int: "a token id", list: "an array of token ids"}
