@@ -30,6 +30,7 @@ VecmillError
     ├── TimedOut                  it was not done within the time that it had
     ├── ShuttingDown              the server drains
     └── EngineFailed              our fault: the engine raised, or its numbers are no vector
+        └── EngineLost            no engine of the model is left
 """
 
 from collections.abc import Sequence
@@ -210,3 +211,7 @@ class ShuttingDown(RequestError):
 
 class EngineFailed(RequestError):
     """The engine raised, or what it returned is no vector. Never the caller's fault."""
+
+
+class EngineLost(EngineFailed):
+    """No engine of the model is left, so no input of it can be answered."""

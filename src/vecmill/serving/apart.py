@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from vecmill.engine.base import Column
-from vecmill.errors import EngineFailed
+from vecmill.errors import EngineFailed, EngineLost
 from vecmill.serving.cache import Key, Plan
 from vecmill.serving.prepared import Prepared
 
@@ -28,7 +28,7 @@ def settle(prepared: Prepared, ask: Plan, outcomes: Sequence[Outcome]) -> tuple[
     failed = {}
     for row, key in enumerate(ask.keys):
         outcome = by_key.get(key)
-        if isinstance(outcome, EngineFailed):
+        if isinstance(outcome, EngineFailed) and not isinstance(outcome, EngineLost):
             failed[row] = outcome
         elif isinstance(outcome, BaseException):
             raise outcome

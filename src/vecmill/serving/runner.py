@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
-from vecmill.errors import EngineFailed, RequestError, ShuttingDown
+from vecmill.errors import EngineFailed, EngineLost, RequestError, ShuttingDown
 from vecmill.serving.admission import Admission, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
@@ -257,7 +257,7 @@ class Runner:
 
     def _replace(self) -> None:
         if (engines := self._others()) is None:
-            self._fail_all(EngineFailed(f"the engine of {self._name!r} has stopped; restart the server"))
+            self._fail_all(EngineLost(f"the engine of {self._name!r} has stopped; restart the server"))
             self._engines.retire()
             return
         with self._lock:
