@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from edge import until
 
-from vecmill.api.grpc.ordered import in_order
+from vecmill.api.ordered import in_order
 
 Failed = ZeroDivisionError
 

@@ -27,6 +27,7 @@ from vecmill.api.dialects.voyage import VOYAGE
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.replies import UNEXPECTED
+from vecmill.api.stream import PATH, Stream
 from vecmill.api.trace import Traced
 from vecmill.config import Settings
 from vecmill.errors import MethodNotAllowed, UnknownRoute, VecmillError
@@ -62,6 +63,7 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
     routes = [  # served names may hold slashes
         Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in endpoints.items()
     ]
+    routes.append(Mounted(PATH, Stream(registry, callers, events, max_inputs=settings.max_inputs)))
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},

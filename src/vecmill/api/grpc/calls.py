@@ -15,10 +15,10 @@ from vecmill.api.dialect import entry
 from vecmill.api.dialects.tei.wire import REPLIES
 from vecmill.api.grpc.call import Call, with_numbers
 from vecmill.api.grpc.messages import read
-from vecmill.api.grpc.ordered import in_order
 from vecmill.api.grpc.ranking import Part, one_by_one, together
 from vecmill.api.grpc.rpcs import RPCS, Rpc
 from vecmill.api.grpc.statuses import CODES, details, trailers
+from vecmill.api.ordered import in_order
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED
 from vecmill.api.trace import Trace, request_id
 from vecmill.errors import InvalidRequest, ShuttingDown, TimedOut, VecmillError

@@ -1,0 +1,229 @@
+"""Very long lists: a line of JSON for each text, answered by a line for each as soon as it is there, in order."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from vecmill.api.callers import Callers
+from vecmill.api.decode import decode, decode_query
+from vecmill.api.dialects.openai import OPENAI, EmbeddingsBody, ErrorDetail, detail, parse
+from vecmill.api.encode import encoded
+from vecmill.api.endpoint import error_response
+from vecmill.api.incoming import CallerGone, Incoming
+from vecmill.api.ordered import in_order
+from vecmill.api.replies import UNEXPECTED, as_told, in_time
+from vecmill.api.spool import Spool
+from vecmill.api.trace import Trace, trace_of
+from vecmill.core import Caller, Result
+from vecmill.errors import MethodNotAllowed, Overloaded, ShuttingDown, UnsupportedMediaType, VecmillError
+from vecmill.serving.answer import answer
+from vecmill.serving.events import Events
+from vecmill.serving.registry import Registry
+
+log = logging.getLogger(__name__)
+
+PATH = "/v1/embeddings/stream"
+
+KIND = "application/x-ndjson"
+
+TOGETHER = 64
+"""Lines that are one request of the model, where so many are there."""
+
+UNDER_WAY = 4
+"""Requests of a stream that wait or run at once."""
+
+MOST_BYTES = 8_000_000_000
+"""Of a body; what waits of it lies on disk."""
+
+LONGEST_PAUSE_S = 1.0
+"""A stream for which there is no room tries again at least this often."""
+
+
+class StreamQuery(msgspec.Struct):
+    """What the URL says of all lines, by the names of `EmbeddingsBody`."""
+
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    truncate: bool | None = None
+    long_inputs: Literal["truncate", "error", "mean"] | None = None
+    prompt_name: str | None = None
+    input_type: str | None = None
+
+
+class Line(msgspec.Struct):
+    """A text, and what the caller calls it."""
+
+    input: str
+    id: Any = None
+
+
+class Answered(msgspec.Struct, omit_defaults=True):
+    """A line of the answer: a vector or an error."""
+
+    index: int
+    id: Any = None
+    embedding: msgspec.Raw | None = None
+    tokens: int | None = None
+    error: ErrorDetail | None = None
+
+
+_NUMBER = re.compile(r"^input(\[\d+\]| \d+)")
+"""How an error calls the input of a request that is only a part of the list."""
+
+_TEXT, _LINE = msgspec.json.Decoder(str), msgspec.json.Decoder(Line)
+
+
+class Stream:
+    """An ASGI application that answers `PATH`.
+
+    Args:
+        registry: The models.
+        callers: Who may ask, and on which terms.
+        events: Told of every request that a stream makes.
+        max_inputs: Most inputs of a request.
+    """
+
+    def __init__(self, registry: Registry, callers: Callers, events: Events, *, max_inputs: int) -> None:
+        self._registry = registry
+        self._callers = callers
+        self._events = events
+        self._together = min(TOGETHER, max_inputs)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one stream. What goes wrong with all of it is an error's status, or the last line."""
+        trace = trace_of(scope)
+        trace.route = PATH
+        began = False
+
+        async def emit(made: tuple[bytes, Trace]) -> None:
+            nonlocal began
+            if not began:
+                began = True
+                head = [(b"content-type", KIND.encode())]
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+            lines, part = made
+            await send({"type": "http.response.body", "body": lines, "more_body": True})
+            self._events(part.done(200))
+
+        try:
+            await self._run(Incoming(scope, receive), trace, emit)
+        except CallerGone:
+            return
+        except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
+            failure: VecmillError = ShuttingDown("the server shut down before this stream was done")
+        except VecmillError as error:
+            failure = error
+        except Exception:
+            log.exception("an unexpected error at %s", PATH)
+            failure = UNEXPECTED
+        else:
+            trace.route = "" if began else PATH  # what it answered is told already
+            if not began:
+                await send(
+                    {"type": "http.response.start", "status": 200, "headers": [(b"content-type", KIND.encode())]}
+                )
+            await send({"type": "http.response.body", "body": b""})
+            return
+        if not began:
+            await error_response(OPENAI, failure)(scope, receive, send)
+            return
+        last = msgspec.json.encode({"error": detail(failure)[1]}) + b"\n"
+        await send({"type": "http.response.body", "body": last})
+
+    async def _run(self, incoming: Incoming, trace: Trace, emit: Any) -> None:  # noqa: ANN401 (a function)
+        if incoming.method != "POST":
+            raise MethodNotAllowed(incoming.method, incoming.path, ["POST"])
+        kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in {KIND, "application/jsonl", "application/x-jsonlines"}:
+            raise UnsupportedMediaType(f"content-type is {kind!r}; send {KIND}, a line of JSON for each text")
+        caller = self._callers(incoming.headers)
+        query = decode_query(incoming.query, StreamQuery)
+        trace.tenant, trace.model = caller.tenant, self._registry.get(query.model).name
+        caller = replace(caller, weight=caller.weight / UNDER_WAY)  # together they weigh as one request
+        spool = Spool(MOST_BYTES)
+        reading = asyncio.create_task(_fill(spool, incoming))
+        first = 0
+
+        async def numbered() -> Any:  # noqa: ANN401 (an iterator)
+            nonlocal first
+            async for lines in spool.lines(self._together):
+                yield first, lines
+                first += len(lines)
+
+        async def work(given: tuple[int, list[bytes]]) -> tuple[bytes, Trace]:
+            return await self._answer(*given, query, incoming, caller, trace)
+
+        try:
+            await in_order(numbered(), work, emit, UNDER_WAY)
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            spool.close()
+
+    async def _answer(
+        self, first: int, lines: Sequence[bytes], query: StreamQuery, incoming: Incoming, caller: Caller, trace: Trace
+    ) -> tuple[bytes, Trace]:
+        """The lines that answer some, and what is told of them."""
+        answered = [Answered(first + place) for place in range(len(lines))]
+        texts: dict[int, str] = {}
+        for place, line in enumerate(lines):
+            try:
+                given = Line(decode(_TEXT, line)) if line.lstrip().startswith(b'"') else decode(_LINE, line)
+            except VecmillError as error:
+                answered[place].error = detail(error)[1]
+            else:
+                texts[place], answered[place].id = given.input, given.id
+        result = await self._ask(list(texts.values()), query, incoming, caller) if texts else None
+        if result is not None:
+            fill(answered, list(texts), result, query.encoding_format)
+        reply = b"".join(msgspec.json.encode(one) + b"\n" for one in answered)
+        return reply, replace(trace, results=[] if result is None else [result])
+
+    async def _ask(self, texts: list[str], query: StreamQuery, incoming: Incoming, caller: Caller) -> Result:
+        asked = {name: getattr(query, name) for name in StreamQuery.__struct_fields__}
+        ask = as_told(
+            parse(EmbeddingsBody(input=[*texts], item_errors=True, **asked), incoming.headers), incoming.headers
+        )
+        while True:
+            if self._registry.closed:
+                raise ShuttingDown("the server is shutting down and takes no new work")
+            try:
+                result: Any = await in_time(answer(ask, self._registry, caller), caller.timeout_s)
+            except Overloaded as full:
+                await asyncio.sleep(min(full.retry_after_s, LONGEST_PAUSE_S))
+            else:
+                return cast("Result", result)
+
+
+def fill(answered: Sequence[Answered], places: Sequence[int], result: Result, encoding: str | None) -> None:
+    """Give lines their vectors or errors; `places` are the lines that were asked."""
+    rows, tokens = iter(encoded(result.rows, encoding=encoding)), iter(result.tokens)
+    for number, place in enumerate(places):
+        one = answered[place]
+        if number in result.errors:
+            one.error = detail(result.errors[number])[1]
+            one.error.message = _NUMBER.sub(f"line {one.index}", one.error.message, count=1)
+        else:
+            one.embedding, one.tokens = next(rows), next(tokens)
+
+
+async def _fill(spool: Spool, incoming: Incoming) -> None:
+    """Take the body in as it comes, then look out for the caller's departure."""
+    try:
+        while True:
+            message = await incoming.receive()
+            if message["type"] == "http.disconnect":
+                return spool.end(CallerGone())
+            if part := message.get("body", b""):
+                spool.write(part)
+            if not message.get("more_body"):
+                spool.end()
+    except (VecmillError, OSError) as failure:
+        spool.end(failure)
