@@ -51,8 +51,10 @@ def fits(route: Route, body: dict[str, Any]) -> bool:
 
 
 def check(dialect: Dialect, body: bytes, reply: httpx.Response) -> None:
-    """Whether a reply is JSON: an answer, or an error of the caller in the dialect's own form."""
+    """Whether a reply is an answer, or an error of the caller in the dialect's own form."""
     assert reply.status_code in {200, 400, 404, 422, 424}, (body, reply.text)
+    if reply.status_code == 200 and reply.headers["content-type"] == "application/octet-stream":
+        return
     given = reply.json()
     if reply.status_code != 200:
         msgspec.convert(given, dialect.error)

@@ -27,6 +27,7 @@ BODIES = [
     ("/v1/embeddings", {"input": "a", "input_type": "query", "truncate": "END"}, "NVIDIA"),
     ("/v1/embeddings", {"input": "a", "truncate_prompt_tokens": 5}, "vLLM"),
     ("/v1/embeddings", {"messages": [], "model": "m"}, "vLLM"),
+    ("/v1/embeddings", {"input": "a", "encoding_format": "bytes_only"}, "vLLM"),
     ("/v1/embeddings", {"input": "a", "modality": "image"}, "Infinity"),
     ("/embeddings", {"input": "a", "model": "default/not-specified"}, "Infinity"),
     ("/embeddings", {"input": "a", "output_dimension": 2}, "Infinity"),

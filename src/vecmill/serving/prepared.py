@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,12 @@ from vecmill.core import Input, Options, Pair, Request
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, TooManyInputs, WrongTask
 from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import chat_template
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
+
+template_of = cache(chat_template)  # read once, not with each request
 
 SIDES = (QUERY, DOCUMENT)
 
@@ -70,6 +74,9 @@ class Preparing:
                 raise WrongTask(self.name, output, self.spec.outputs)
         if request.ranks and self.spec.width("scores") != 1:
             raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
+        if request.options.conversation and template_of(self.spec.folder):
+            message = f"messages are not served by {self.name}: it has a chat template of its own, which is not applied"
+            raise InvalidRequest(message, param="messages")
         self.check_inputs(request.inputs)
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:
