@@ -61,3 +61,27 @@ async def test_an_unknown_model_is_not_there(one: httpx.AsyncClient) -> None:
     reply = await one.get("/v2/models/two/ready")
     assert reply.status_code == 404
     assert reply.json() == {"error": "model 'two' is not served here; served: org/one"}
+
+
+async def test_vertex_chooses_its_paths(serve: Serve, events: Events) -> None:
+    """The paths that Vertex AI names answer its envelope and its probe."""
+    routes = {"predict_route": "/v1/endpoints/1/deployedModels/2:predict", "health_route": "/v1/endpoints/1/health"}
+    async with client_of([serve()], events, **routes) as client:
+        asked = await client.post(routes["predict_route"], json={"instances": [{"inputs": "hello", "dimensions": 2}]})
+        usual = await client.post("/vertex", json={"instances": [{"inputs": "hello", "dimensions": 2}]})
+        probe = await client.get(routes["health_route"])
+    assert asked.status_code == 200
+    assert asked.json() == usual.json()
+    assert (probe.status_code, probe.json()) == (200, {"ready": True})
+
+
+async def test_a_platforms_health_is_readiness(events: Events) -> None:
+    """Where the platform's path is one of ours, it still waits for the models."""
+    async with client_to(Registry(["one"]), events, health_route="/health") as client:
+        assert (await client.get("/health")).status_code == 503
+
+
+async def test_a_platforms_path_replaces_none(serve: Serve, events: Events) -> None:
+    """A predict route that is served already stays what it is."""
+    async with client_of([serve()], events, predict_route="/v1/embeddings") as client:
+        assert (await client.post("/v1/embeddings", json={"input": "hello"})).status_code == 200

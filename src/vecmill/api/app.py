@@ -66,12 +66,18 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
         asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
         for asked, choices in by_path(DIALECTS).items()
     }
+    if settings.predict_route:  # what is served there already stays what it is
+        endpoints.setdefault((settings.predict_route, "POST"), endpoints["/vertex", "POST"])
     longest_first = sorted(endpoints.items(), key=lambda item: -len(item[0][0]))
     routes = [  # served names may hold slashes, and would take what follows them for their own
         Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in longest_first
     ]
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
-        routes=[*Probes(registry).routes(), *Admin(registry, metrics, DIALECTS).routes(), *routes],
+        routes=[
+            *Probes(registry, settings.health_route).routes(),
+            *Admin(registry, metrics, DIALECTS).routes(),
+            *routes,
+        ],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
     posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST" and "{" not in path}

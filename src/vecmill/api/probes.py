@@ -48,10 +48,12 @@ class Probes:
 
     Args:
         registry: The models.
+        health_route: One more path that says whether the server is ready; "" is none.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, health_route: str = "") -> None:
         self._registry = registry
+        self._health_route = health_route
 
     def routes(self) -> list[Route]:
         """For the router."""
@@ -64,6 +66,8 @@ class Probes:
             "/.well-known/live": self.live,
             "/.well-known/ready": self.ready,
         }
+        if self._health_route:
+            rows[self._health_route] = self.ready
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in rows.items()]
 
     async def server(self, _: Request) -> Response:
