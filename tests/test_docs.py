@@ -15,6 +15,7 @@ from vecmill.api.dialects.openai import OPENAI, STATUSES, EmbeddingsBody
 from vecmill.api.grpc.rpcs import RPCS
 from vecmill.api.grpc.statuses import CODES
 from vecmill.api.metrics import Metrics
+from vecmill.api.probes import PROBES
 from vecmill.config import DEFAULT_MODEL, Settings
 from vecmill.graph.build import FAMILIES
 from vecmill.serving.registry import Registry
@@ -45,7 +46,7 @@ def test_every_architecture_is_documented() -> None:
 
 def test_every_page_is_documented() -> None:
     """Each path of OpenAI's dialect and each that belongs to none stands in the table of routes."""
-    paths = [path for route in OPENAI.routes for path in route.paths] + list(PAGES)
+    paths = [path for route in OPENAI.routes for path in route.paths] + [*PAGES, *PROBES]
     assert [path for path in paths if f" {path}`" not in API] == []
 
 

@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token
 from cyclopts.config import Dict, Env
 
 from vecmill import __version__
-from vecmill.config import DEFAULT_MODEL, FetchSettings, Settings
+from vecmill.config import DEFAULT_MODEL, PLATFORM_VARIABLES, FetchSettings, Settings
 from vecmill.errors import BadSettings, StartError
 
 PREFIX = "VECMILL_"
@@ -130,13 +130,19 @@ def run(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)
         config: A TOML file of settings, by the names of the flags. Flags and environment variables win over it.
     """
     check_environment(os.environ)
+    given = {name: os.environ[variable] for variable, name in PLATFORM_VARIABLES.items() if os.environ.get(variable)}
+    app.config = [environment, _settings(given, "environment")]
     if config is not None:
         settings = read_file(config)
         models = FileModels(settings.pop("models", []), str(config))
-        rest = Dict(data=settings, source=str(config), use_commands_as_keys=False, allow_unknown=True)
-        app.config = [environment, models, rest]
+        app.config = [*app.config, models, _settings(settings, str(config))]
     result = app(tokens, result_action="return_value", exit_on_error=False, print_error=False)
     return int(result or 0)
+
+
+def _settings(values: dict[str, Any], source: str) -> Dict:
+    """Settings by their names, of which each command takes those that it knows."""
+    return Dict(data=values, source=source, use_commands_as_keys=False, allow_unknown=True)
 
 
 @dataclass(frozen=True, slots=True)

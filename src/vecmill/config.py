@@ -42,6 +42,13 @@ DEVICES = r"auto|cpu|mps|cuda(:\d+)?"
 HOSTS = ("auto", "cpu")
 """Names of devices that every engine can do with."""
 
+PLATFORM_VARIABLES = {
+    "AIP_HTTP_PORT": "port",
+    "AIP_HEALTH_ROUTE": "health_route",
+    "AIP_PREDICT_ROUTE": "predict_route",
+}
+"""Variables that Vertex AI gives its containers, and the settings that they are; our own variables win over them."""
+
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -111,6 +118,8 @@ class Settings(FetchSettings):
         drain_notice_s: Seconds after the first SIGTERM for which work is still taken while /ready says 503 already: for
             load balancers that only look now and then.
         drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
+        health_route: One more path that answers as /ready does, where a platform looks whether it may send work.
+        predict_route: One more path that takes Vertex AI's envelope, as /vertex does.
         log_level: How much is logged to standard error.
     """
 
@@ -140,6 +149,8 @@ class Settings(FetchSettings):
     token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"
     drain_notice_s: float = 0.0
     drain_timeout_s: float = 30.0
+    health_route: str = ""
+    predict_route: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
@@ -156,6 +167,10 @@ class Settings(FetchSettings):
                 raise BadSettings(f"{name} is {value}; a finite number is needed")
             if value < least:
                 raise BadSettings(f"{name} is {value}; the least is {least}")
+        for name in ("health_route", "predict_route"):
+            route = getattr(self, name)
+            if route and (not route.startswith("/") or set(route) & set("{}?#")):
+                raise BadSettings(f"{name} is {route!r}; a path is needed, as /predict")
         if not re.fullmatch(DEVICES, self.device):
             raise BadSettings(f"device is {self.device!r}; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps")
         if self.device not in HOSTS and self.engine not in {"auto", "torch"}:

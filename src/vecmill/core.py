@@ -84,6 +84,8 @@ class Options:
         raw_scores: Scores as the network gives them; False makes them probabilities.
         no_store: Neither a remembered answer is wanted, nor that this one is remembered.
         instruction: What a reranker is told to look for, where it is a language model; None is its own default.
+        conversation: Each text is a conversation, its messages one after another. A model with a chat template of its
+            own, which is not applied, refuses it.
     """
 
     prompt_name: str | None = None
@@ -100,6 +102,7 @@ class Options:
     raw_scores: bool = False
     no_store: bool = False
     instruction: str | None = None
+    conversation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,10 @@ def fits(route: Route, body: dict[str, Any]) -> bool:
 
 
 def check(dialect: Dialect, body: bytes, reply: httpx.Response) -> None:
-    """Whether a reply is JSON: an answer, or an error of the caller in the dialect's own form."""
+    """Whether a reply is an answer, or an error of the caller in the dialect's own form."""
     assert reply.status_code in {200, 400, 404, 422, 424}, (body, reply.text)
+    if reply.status_code == 200 and reply.headers["content-type"] == "application/octet-stream":
+        return
     given = reply.json()
     if reply.status_code != 200:
         msgspec.convert(given, dialect.error)
@@ -72,7 +74,7 @@ async def test_no_body_breaks_a_route(
     async with client_of(models, events) as client:
         for number in range(ROUNDS):
             body = mutant(rng, golden[number % len(golden)]["request"])
-            reply = await client.post(own_path(route), content=body, headers=JSON)
+            reply = await client.post(own_path(route).format(model=models[0].name), content=body, headers=JSON)
             check(dialect, body, reply)
             statuses.add(reply.status_code)
     assert len(statuses) > 1
@@ -88,6 +90,6 @@ async def test_what_is_no_body(
     async with client_of([serve(*one)], events) as client:
         for route in dialect.routes:
             if route.method == "POST":
-                reply = await client.post(own_path(route), content=content, headers=JSON)
+                reply = await client.post(own_path(route).format(model=one[1]), content=content, headers=JSON)
                 check(dialect, content, reply)
                 assert reply.status_code != 200 or content == b"{}"

@@ -60,15 +60,22 @@ def nearly(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", PAIRS)
 async def test_the_answer_is_the_recorded_one(name: str, serve: Serve, tiny_spec: ModelSpec, events: Events) -> None:
-    """The request of a golden file gets the status, the headers and the body that stand beside it."""
+    """The request of a golden file gets the status, the headers and the body that stand beside it.
+
+    {model} in a path is the first model that is served.
+    """
     golden = PAIRS[name]
-    models = [serve(*one, token_ids="native") for one in fakes(tiny_spec, *golden.get("serves", ["tiny"]))]
+    names = golden.get("serves", ["tiny"])
+    models = [serve(*one, token_ids="native") for one in fakes(tiny_spec, *names)]
     async with client_of(models, events) as client:
-        method, path = golden.get("ask", "POST /v1/embeddings").split()
+        method, path = golden.get("ask", "POST /v1/embeddings").format(model=names[0]).split()
         reply = await client.request(method, path, json=golden.get("request"))
     headers = golden.get("headers", {})
     assert reply.status_code == golden["status"], reply.text
     assert {name: reply.headers.get(name) for name in headers} == nearly(headers)
+    if reply.headers["content-type"] == "application/octet-stream":
+        assert np.frombuffer(reply.content, "<f4").tolist() == nearly(golden["response"])
+        return
     form = plain if not TYPES & golden.get("request", {}).keys() else dict
     assert form(reply.json()) == nearly(form(golden["response"]))
 

@@ -76,6 +76,33 @@ def test_the_default_is_last(complaint: Complaint, monkeypatch: pytest.MonkeyPat
     assert complaint(["serve", "--port", "9000"]) == "['sentence-transformers/all-MiniLM-L6-v2'] True"
 
 
+@pytest.mark.parametrize(
+    ("variables", "flags", "line"),
+    [
+        ({"AIP_HTTP_PORT": "-4"}, [], "port is -4; the least is 0"),
+        ({"AIP_HTTP_PORT": "-4", "VECMILL_PORT": "-2"}, [], "port is -2; the least is 0"),
+        ({"AIP_HTTP_PORT": "-4", "VECMILL_PORT": "-2"}, ["--port", "-3"], "port is -3; the least is 0"),
+        (
+            {"AIP_PREDICT_ROUTE": "predict"},
+            ["--port", "0"],
+            "predict_route is 'predict'; a path is needed, as /predict",
+        ),
+        ({"AIP_HEALTH_ROUTE": "/{x}"}, ["--port", "0"], "health_route is '/{x}'; a path is needed, as /predict"),
+    ],
+)
+def test_a_platforms_variables_are_settings(
+    complaint: Complaint, file: Path, variables: dict[str, str], flags: list[str], line: str
+) -> None:
+    """Vertex AI's variables win over the file, and ours and flags over them."""
+    file.write_text("port = -1\n")
+    assert complaint(["serve", "--config", str(file), *flags], variables) == line
+
+
+def test_a_platforms_variables_do_not_disturb(complaint: Complaint) -> None:
+    """A command that does not know the setting takes no notice."""
+    assert complaint(["pull", "./m"], {"AIP_HTTP_PORT": "8080"}) == "no folder ./m"
+
+
 def test_the_file_may_come_from_the_environment(complaint: Complaint, file: Path) -> None:
     """VECMILL_CONFIG stands for --config."""
     assert complaint(["serve"], {"VECMILL_CONFIG": str(file)}) == "max_inputs is -1; the least is 1"

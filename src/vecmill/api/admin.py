@@ -11,6 +11,7 @@ from starlette.routing import Route
 from vecmill.api.dialect import Dialect
 from vecmill.api.metrics import Metrics
 from vecmill.api.openapi import Page, document
+from vecmill.api.probes import PROBES
 from vecmill.asks import ModelInfo
 from vecmill.serving.answer import describe
 from vecmill.serving.registry import Registry
@@ -141,7 +142,7 @@ class Admin:
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""
-        return _json(document(self._dialects, PAGES))
+        return _json(document(self._dialects, PAGES | PROBES))
 
     async def docs(self, _: Request) -> Response:
         """A page that shows the OpenAPI document; it needs nothing from elsewhere."""

@@ -16,16 +16,20 @@ from vecmill.api.callers import Callers
 from vecmill.api.dialect import Dialect, by_path
 from vecmill.api.dialects.cohere import COHERE
 from vecmill.api.dialects.infinity import INFINITY
-from vecmill.api.dialects.jina import JINA
+from vecmill.api.dialects.jina.dialect import JINA
 from vecmill.api.dialects.mistral import MISTRAL
 from vecmill.api.dialects.nvidia import NVIDIA
+from vecmill.api.dialects.oip import OIP
 from vecmill.api.dialects.ollama import OLLAMA
 from vecmill.api.dialects.openai import OPENAI
+from vecmill.api.dialects.qdrant import QDRANT
 from vecmill.api.dialects.tei.dialect import TEI
 from vecmill.api.dialects.vllm.dialect import VLLM
 from vecmill.api.dialects.voyage import VOYAGE
+from vecmill.api.dialects.weaviate import WEAVIATE
 from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
+from vecmill.api.probes import Probes
 from vecmill.api.replies import UNEXPECTED
 from vecmill.api.stream import PATH, Stream
 from vecmill.api.trace import Traced
@@ -34,7 +38,10 @@ from vecmill.errors import MethodNotAllowed, UnknownRoute, VecmillError
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
-DIALECTS: tuple[Dialect, ...] = (OPENAI, TEI, COHERE, JINA, NVIDIA, VLLM, VOYAGE, MISTRAL, INFINITY, OLLAMA)
+DIALECTS: tuple[Dialect, ...] = (
+    *(OPENAI, TEI, COHERE, JINA, NVIDIA, VLLM, VOYAGE, MISTRAL, INFINITY, OLLAMA),
+    *(WEAVIATE, QDRANT, OIP),
+)
 """Every wire format that is answered. On a path that several share, the first that knows a body's keys answers."""
 
 FALLBACK = OPENAI
@@ -60,12 +67,19 @@ def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
         asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
         for asked, choices in by_path(DIALECTS).items()
     }
-    routes = [  # served names may hold slashes
-        Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in endpoints.items()
+    if settings.predict_route:  # what is served there already stays what it is
+        endpoints.setdefault((settings.predict_route, "POST"), endpoints["/vertex", "POST"])
+    longest_first = sorted(endpoints.items(), key=lambda item: -len(item[0][0]))
+    routes = [  # served names may hold slashes, and would take what follows them for their own
+        Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in longest_first
     ]
     routes.append(Mounted(PATH, Stream(registry, callers, events, max_inputs=settings.max_inputs)))
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
-        routes=[*Admin(registry, metrics, DIALECTS).routes(), *routes],
+        routes=[
+            *Probes(registry, settings.health_route).routes(),
+            *Admin(registry, metrics, DIALECTS).routes(),
+            *routes,
+        ],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
     posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST" and "{" not in path}

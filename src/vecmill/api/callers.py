@@ -74,6 +74,13 @@ class Callers:
         raise Unauthorized("this server wants an API key: send 'authorization: Bearer KEY', or api-key, or x-api-key")
 
 
+def with_key(headers: Mapping[str, str], key: str | None) -> Mapping[str, str]:
+    """The headers, with a key that came elsewhere where none of them holds one."""
+    if not key or any(headers.get(name, "").strip() for name in KEY_HEADERS):
+        return headers
+    return {**headers, "authorization": f"Bearer {key}"}
+
+
 def _tenants(settings: Settings) -> Iterator[tuple[str, Tenant]]:
     if settings.api_key:
         yield "default", Tenant([settings.api_key])

@@ -30,8 +30,8 @@ class Route:
     """One kind of request of a dialect.
 
     Attributes:
-        paths: All paths that answer it, the canonical one first. What stands at {model} is the served name that a
-            request asks, whatever its body says.
+        paths: All paths that answer it, the canonical one first. What stands at {model} is the served name that is
+            asked, whatever the body says.
         body: The wire type that a request's JSON is decoded into; on GET, the query.
         parse: Body and headers to the neutral question; raises InvalidRequest.
         render: Body and answer to the bytes of the reply. Pure; may run on any thread.
@@ -40,7 +40,8 @@ class Route:
         method: How it is asked.
         when: Whether a body is of this dialect, by its keys and headers, where others share the path. None takes what
             no other wants.
-        headers: Body and answer to headers of the reply.
+        headers: Body and answer to headers of the reply; a content-type where that is not JSON.
+        key: Where a body holds the API key: its keys to the key. A header that holds one counts for more.
         inputs: What the wire calls the inputs, for errors.
     """
 
@@ -53,6 +54,7 @@ class Route:
     method: Literal["GET", "POST"] = "POST"
     when: Callable[[Keys, Headers], bool] | None = None
     headers: Callable[[Any, Any], dict[str, str]] = no_headers
+    key: Callable[[Keys], str | None] | None = None
     inputs: str = "input"
 
 

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.float32]
 Cells = NDArray[Any]
+ByteOrder = Literal["<", ">"]
 
 
 def as_numbers(row: Cells) -> msgspec.Raw:
@@ -18,9 +19,14 @@ def as_numbers(row: Cells) -> msgspec.Raw:
     return msgspec.Raw(orjson.dumps(np.ascontiguousarray(row), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
-def as_base64(row: Cells) -> msgspec.Raw:
+def packed(row: Cells, order: ByteOrder = "<") -> bytes:
+    """The numbers themselves, by default little-endian. Takes any shape."""
+    return row.astype(row.dtype.newbyteorder(order), copy=False).tobytes()
+
+
+def as_base64(row: Cells, order: ByteOrder = "<") -> msgspec.Raw:
     """A JSON string: base64 of the numbers, little-endian, as OpenAI's clients decode float32."""
-    return msgspec.Raw(b'"' + base64.b64encode(row.astype(row.dtype.newbyteorder("<"), copy=False).tobytes()) + b'"')
+    return msgspec.Raw(b'"' + base64.b64encode(packed(row, order)) + b'"')
 
 
 ENCODINGS: dict[str, Callable[[Cells], msgspec.Raw]] = {"float": as_numbers, "base64": as_base64}

@@ -11,14 +11,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from vecmill.api.callers import Callers
+from vecmill.api.callers import Callers, with_key
 from vecmill.api.decode import decode, decode_query, keys_of
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import ListRequest, Several
-from vecmill.core import Caller, Request, Result
+from vecmill.core import Caller, Result
 from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
@@ -68,9 +68,8 @@ class Endpoint:
         trace.route = choice.route.paths[0]
         try:
             incoming = Incoming(scope, receive)
-            caller = self._callers(incoming.headers)
+            caller, given = await self._open(incoming)
             trace.tenant = caller.tenant
-            given = await self._read(incoming)
             choice = self._choose(given, incoming)
             trace.route = choice.route.paths[0]
             response = await self._answer(choice, given, incoming, trace, caller)
@@ -87,6 +86,15 @@ class Endpoint:
             log.exception("an unexpected error at %s", trace.route)
             response = error_response(choice.dialect, UNEXPECTED)
         await response(scope, receive, send)
+
+    async def _open(self, incoming: Incoming) -> tuple[Caller, bytes]:
+        """Who asks, and the body; it is read first only where it may hold the key."""
+        key = next((one.route.key for one in self._choices if one.route.key), None)
+        if key is None:
+            caller = self._callers(incoming.headers)
+            return caller, await self._read(incoming)
+        given = await self._read(incoming)
+        return self._callers(with_key(incoming.headers, key(keys_of(given)))), given
 
     async def _read(self, incoming: Incoming) -> bytes:
         allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
@@ -105,7 +113,7 @@ class Endpoint:
         route = choice.route
         body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
-        if isinstance(ask, Request) and incoming.model is not None:
+        if incoming.model is not None and not isinstance(ask, ListRequest | Several):
             ask = replace(ask, model=incoming.model)
         ask = as_told(ask, incoming.headers)
         if self._registry.closed:

@@ -196,12 +196,17 @@ def read_scores(folder: Path, config: dict[str, Any], modules: Modules) -> Class
             raise UnsupportedModel(f"{folder}: the tokenizer has no tokens 'yes' and 'no', with which it would score")
         return YesNo(int(words["yes"]), int(words["no"]), QWEN3)
     settings = read_json(folder / place / "config.json")
-    template = read_json(folder / "tokenizer_config.json", optional=True).get("chat_template") or ""
-    file = folder / "chat_template.jinja"
-    template = file.read_text(encoding="utf-8") if file.is_file() else template
-    if "Judge whether the Document meets" not in str(template):
+    if "Judge whether the Document meets" not in chat_template(folder):
         raise UnsupportedModel(f"{folder}: a reranker whose chat template is not Qwen3-Reranker's is not supported")
     return YesNo(int(settings["true_token_id"]), settings.get("false_token_id"), QWEN3)
+
+
+def chat_template(folder: Path) -> str:
+    """How the checkpoint writes conversations; "" where it does not say."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    return str(read_json(folder / "tokenizer_config.json", optional=True).get("chat_template") or "")
 
 
 def read_splade(folder: Path, modules: Modules) -> Splade:

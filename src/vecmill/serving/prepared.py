@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Self
 
@@ -15,9 +16,12 @@ from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, RequestErro
 from vecmill.model.chunks import Chunk, split
 from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
+from vecmill.model.tasks import chat_template
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Cut, Tokens
 from vecmill.model.vocabulary import read_token_ids
+
+template_of = cache(chat_template)  # read once, not with each request
 
 SIDES = (QUERY, DOCUMENT)
 
@@ -127,6 +131,9 @@ class Preparing:
                 raise WrongTask(self.name, output, self.spec.outputs)
         if request.ranks and self.spec.width("scores") != 1:
             raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
+        if request.options.conversation and template_of(self.spec.folder):
+            message = f"messages are not served by {self.name}: it has a chat template of its own, which is not applied"
+            raise InvalidRequest(message, param="messages")
         (self._check_count if request.lenient else self.check_inputs)(request.inputs)
         dimensions, dims = request.options.dimensions, self.spec.dims
         if dimensions is not None and "dense" in request.outputs and not 1 <= dimensions <= dims:

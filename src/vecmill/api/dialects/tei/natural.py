@@ -1,11 +1,11 @@
-"""POST /, /invocations and /vertex: what the model is for."""
+"""POST /, /invocations, /vertex and what Vertex AI sends to /predict: what the model is for."""
 
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from vecmill.api.dialect import Headers, Route
+from vecmill.api.dialect import Headers, Keys, Route
 from vecmill.api.dialects.tei import scores, vectors
 from vecmill.api.dialects.tei.wire import (
     TeiAnyBody,
@@ -70,6 +70,11 @@ def render_vertex(body: TeiVertexBody, results: list[Result]) -> bytes:
     return msgspec.json.encode({"predictions": answers})
 
 
+def is_vertex(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /predict is in Vertex AI's envelope."""
+    return "instances" in keys
+
+
 def _embed(body: TeiAnyBody, heads: Headers) -> Request:
     return vectors.embed(_as(body, TeiEmbedBody), heads)
 
@@ -119,12 +124,13 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/vertex",),
+        paths=("/vertex", "/predict"),
         body=TeiVertexBody,
         parse=parse_vertex,
         render=render_vertex,
         answer=TeiVertexAnswer,
         summary="Several requests in Vertex AI's envelope",
+        when=is_vertex,
         inputs="inputs",
     ),
 )

@@ -100,7 +100,7 @@ def _headers_of_ranks(body: TeiRerankBody, result: Result) -> dict[str, str]:
 
 ROUTES = (
     Route(
-        paths=("/predict",),
+        paths=("/tei/predict", "/predict"),
         body=TeiPredictBody,
         parse=predict,
         render=render_predict,

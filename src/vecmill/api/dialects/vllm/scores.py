@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.api.dialect import Headers, Route
-from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmOptions, common, is_vllm, options
-from vecmill.api.inputs import Written, read, texts, texts_of
+from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmInputs, VllmOptions, asked, common, is_vllm, options
+from vecmill.api.inputs import texts, texts_of
 from vecmill.api.ranking import check_top, ranked, shortest
 from vecmill.asks import ByTask
 from vecmill.core import Options, Pair, Request, Result
@@ -74,10 +74,8 @@ class VllmRerankAnswer(VllmAnswer, kw_only=True):
     results: list[VllmRank]
 
 
-class VllmClassifyBody(VllmOptions, kw_only=True):
+class VllmClassifyBody(VllmInputs, kw_only=True):
     """A request for the probabilities of labels."""
-
-    input: Written | None = None
 
 
 class VllmLabel(msgspec.Struct):
@@ -152,10 +150,7 @@ def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
     Raises:
         InvalidRequest: There is no input.
     """
-    wishes = options(body, raw_scores=body.use_activation is False)
-    if body.input is None:
-        raise InvalidRequest("the request has no input", param="input")
-    return Request(model=body.model, inputs=read(body.input), outputs=("scores",), options=wishes)
+    return asked(body, ("scores",), raw_scores=body.use_activation is False)
 
 
 def render_classify(_: object, result: Result) -> bytes:

@@ -8,7 +8,14 @@ import msgspec
 
 from vecmill import errors
 from vecmill.api.dialect import STATUSES, ErrorReply, Keys, entry
-from vecmill.core import Options, Result
+from vecmill.api.inputs import Written, read, texts_of
+from vecmill.core import Input, Options, Output, Request, Result
+
+
+class VllmMessage(msgspec.Struct):
+    """A part of a conversation: a text, or texts that each take a line. Whose it is does not matter here."""
+
+    content: str | list[str | dict[str, Any]] | None = None
 
 
 class VllmOptions(msgspec.Struct, kw_only=True):
@@ -19,7 +26,14 @@ class VllmOptions(msgspec.Struct, kw_only=True):
     truncation_side: Literal["left", "right"] | None = None
     add_special_tokens: bool | None = None
     use_activation: bool | None = None
-    messages: list[Any] | None = None
+
+
+class VllmInputs(VllmOptions, kw_only=True):
+    """What is to be read: texts, token ids, or a conversation or several."""
+
+    input: Written | None = None
+    messages: list[VllmMessage | list[VllmMessage]] | None = None
+    chat_template: str | None = None
 
 
 class VllmUsage(msgspec.Struct):
@@ -89,7 +103,7 @@ def render_error(error: errors.VecmillError) -> ErrorReply:
 
 def is_vllm(keys: Keys, _: object) -> bool:
     """Whether a body is vLLM's, by its keys."""
-    return bool(OWN_KEYS & keys.keys())
+    return bool(OWN_KEYS & keys.keys()) or bytes(keys.get("encoding_format", b"")).startswith(b'"bytes')
 
 
 def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields of Options)
@@ -98,8 +112,6 @@ def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields 
     Raises:
         InvalidRequest: Something is asked for that is not served.
     """
-    if body.messages is not None:
-        raise errors.InvalidRequest("messages is not served; send the text itself", param="messages")
     if body.add_special_tokens is False:
         message = "add_special_tokens is false; the special tokens that the model was trained with are always added"
         raise errors.InvalidRequest(message, param="add_special_tokens")
@@ -114,6 +126,40 @@ def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields 
         "token_vocabulary": "native",
     }
     return Options(**{**wishes, **more})
+
+
+def asked(body: VllmInputs, outputs: tuple[Output, ...], **more: Any) -> Request:  # noqa: ANN401 (fields of Options)
+    """The request for what the model gives for each input.
+
+    Raises:
+        InvalidRequest: There is no input, or something is asked for that is not served.
+    """
+    if (body.input is None) == (body.messages is None):
+        what = "no input" if body.input is None else "input beside messages; send one of them"
+        raise errors.InvalidRequest(f"the request has {what}", param="input")
+    wishes = options(body, conversation=body.messages is not None, **more)
+    inputs = read(body.input) if body.input is not None else _conversations(body)
+    return Request(model=body.model, inputs=inputs, outputs=outputs, options=wishes)
+
+
+def _conversations(body: VllmInputs) -> list[Input]:
+    """Each conversation as one text, its messages one after another, as vLLM's basic template has it."""
+    if body.chat_template is not None:
+        raise errors.InvalidRequest("chat_template is not served; messages follow one another", param="chat_template")
+    given = body.messages or []
+    alone = [one for one in given if isinstance(one, VllmMessage)]
+    several = [one for one in given if isinstance(one, list)]
+    if alone and several:
+        raise errors.InvalidRequest("messages holds lists beside messages; send only lists", param="messages")
+    conversations = [alone] if alone else several
+    if not conversations:
+        raise errors.EmptyInput("messages is an empty list; at least one message is needed", param="messages")
+    return ["".join(map(_content, conversation)) for conversation in conversations]
+
+
+def _content(message: VllmMessage) -> str:
+    parts = [message.content] if isinstance(message.content, str) else message.content or []
+    return "\n".join(texts_of(parts, "messages.content"))
 
 
 WHOLE = -1

@@ -1,20 +1,16 @@
-"""Jina's embeddings and rerank API, as its clients send and read it.
-
-Late chunking and images are refused. Of several embedding types each stands under its name. Unlike Jina's, a long text
-is cut unless `truncate` is false.
-"""
+"""/v1/embeddings."""
 
 from typing import Any, Literal
 
 import msgspec
 
-from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
+from vecmill.api.dialect import Headers, Keys, Route
+from vecmill.api.dialects.jina.wire import JinaUsage, usage
 from vecmill.api.encode import as_base64, as_numbers, encoded
-from vecmill.api.inputs import pairs, texts, texts_of
+from vecmill.api.inputs import texts, texts_of
 from vecmill.api.prompts import prompts_for
-from vecmill.api.ranking import check_top, ranked
 from vecmill.core import Options, Request, Result
-from vecmill.errors import InvalidRequest, VecmillError
+from vecmill.errors import InvalidRequest
 
 Kind = Literal["float", "base64", "binary", "ubinary", "int8", "uint8"]
 
@@ -44,13 +40,6 @@ class JinaEmbedding(msgspec.Struct):
     embeddings: Any = msgspec.UNSET
 
 
-class JinaUsage(msgspec.Struct):
-    """Tokens that went through the model."""
-
-    total_tokens: int
-    prompt_tokens: int
-
-
 class JinaEmbeddingsAnswer(msgspec.Struct):
     """The vectors, in the order of the inputs."""
 
@@ -58,40 +47,6 @@ class JinaEmbeddingsAnswer(msgspec.Struct):
     usage: JinaUsage
     data: list[JinaEmbedding]
     object: Literal["list"] = "list"
-
-
-class JinaRerankBody(msgspec.Struct, kw_only=True):
-    """A request to put documents in order; 0 of `top_n` is all."""
-
-    query: str | dict[str, Any]
-    documents: list[str | dict[str, Any]]
-    model: str | None = None
-    top_n: int | None = None
-    return_documents: bool | None = None
-    max_doc_length: int | None = None
-
-
-class JinaRank(msgspec.Struct):
-    """A document's place and score, and with `return_documents` its text."""
-
-    index: int
-    relevance_score: float
-    document: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-
-
-class JinaRerankAnswer(msgspec.Struct):
-    """The documents by their scores, the best first."""
-
-    model: str
-    usage: JinaUsage
-    results: list[JinaRank]
-    object: Literal["list"] = "list"
-
-
-class JinaError(msgspec.Struct):
-    """Every error has this body."""
-
-    detail: str
 
 
 def parse(body: JinaEmbeddingsBody, _: Headers) -> Request:
@@ -129,42 +84,7 @@ def render(body: JinaEmbeddingsBody, result: Result) -> bytes:
             JinaEmbedding(number, embedding=row[0] if len(kinds) == 1 else dict(zip(kinds, row, strict=True)))
             for number, row in enumerate(zip(*columns, strict=True))
         ]
-    return msgspec.json.encode(JinaEmbeddingsAnswer(result.model, _usage(result), data))
-
-
-def parse_rerank(body: JinaRerankBody, _: Headers) -> Request:
-    """Scores of documents for a query.
-
-    Raises:
-        InvalidRequest: A document has no text, or `top_n` is negative.
-    """
-    check_top(body.top_n, least=0)
-    (query,) = texts_of([body.query], "query")
-    return Request(
-        model=body.model,
-        inputs=pairs(query, texts_of(body.documents, "documents")),
-        outputs=("scores",),
-        ranks=True,
-        options=Options(second_tokens=body.max_doc_length),
-    )
-
-
-def render_rerank(body: JinaRerankBody, result: Result) -> bytes:
-    """The documents by their scores; without `return_documents` no document, as some clients read it as a string."""
-    given = texts_of(body.documents, "documents") if body.return_documents else []
-    rows = [
-        JinaRank(place, score, {"text": given[place]} if given else msgspec.UNSET)
-        for place, score in ranked(result, body.top_n or None)
-    ]
-    return msgspec.json.encode(JinaRerankAnswer(result.model, _usage(result), rows))
-
-
-STATUS = STATUSES | {InvalidRequest: 422}
-
-
-def render_error(error: VecmillError) -> ErrorReply:
-    """The status and the body of an error."""
-    return ErrorReply(entry(STATUS, error), msgspec.json.encode(JinaError(str(error))))
+    return msgspec.json.encode(JinaEmbeddingsAnswer(result.model, usage(result), data))
 
 
 def is_jina(keys: Keys, _: Headers) -> bool:
@@ -188,33 +108,14 @@ def _rows(result: Result, kind: str) -> list[msgspec.Raw]:
     return encoded(result.rows, encoding="base64") if kind == "base64" else encoded(result.rows, kind)
 
 
-def _usage(result: Result) -> JinaUsage:
-    total = sum(result.tokens)
-    return JinaUsage(total, total)
-
-
-JINA = Dialect(
-    name="Jina",
-    routes=(
-        Route(
-            paths=("/jina/v1/embeddings", "/v1/embeddings", "/embeddings"),
-            body=JinaEmbeddingsBody,
-            parse=parse,
-            render=render,
-            answer=JinaEmbeddingsAnswer,
-            summary="Vectors of texts for a task",
-            when=is_jina,
-        ),
-        Route(
-            paths=("/jina/v1/rerank", "/v1/rerank"),
-            body=JinaRerankBody,
-            parse=parse_rerank,
-            render=render_rerank,
-            answer=JinaRerankAnswer,
-            summary="Documents by their relevance to a query",
-            inputs="documents",
-        ),
+ROUTES = (
+    Route(
+        paths=("/jina/v1/embeddings", "/v1/embeddings", "/embeddings"),
+        body=JinaEmbeddingsBody,
+        parse=parse,
+        render=render,
+        answer=JinaEmbeddingsAnswer,
+        summary="Vectors of texts for a task",
+        when=is_jina,
     ),
-    render_error=render_error,
-    error=JinaError,
 )
