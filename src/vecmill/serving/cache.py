@@ -6,7 +6,7 @@ another model or revision has another cache. Values are as the engine gave them,
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -59,7 +59,7 @@ class Cache:
 
     def put(self, key: Key, values: Sequence[Value]) -> None:
         """Remember an answer; numbers are copied, so that none keeps the array alive that it is a row of."""
-        copies = tuple(value if isinstance(value, Sparse) else value.copy() for value in values)
+        copies = tuple(map(_copied, values))
         size = _size(key, copies)
         if size > self.max_bytes:
             return
@@ -97,26 +97,21 @@ class Plan:
     known: dict[int, tuple[Value, ...]]
     asked: list[int]
 
-    @property
-    def whole(self) -> bool:
-        """Whether the engine is asked about every input, so that its columns are the answer."""
-        return len(self.asked) == len(self.keys)
+    def learned(self, values: Mapping[Key, tuple[Value, ...]]) -> "Plan":
+        """The same request where these answers are known too."""
+        found = {place: values[key] for place, key in enumerate(self.keys) if key in values}
+        return Plan(self.keys, {**found, **self.known}, [place for place in self.asked if place not in found])
 
-    def columns(self, given: list[Column], widths: Sequence[int]) -> list[Column]:
-        """Columns of all inputs.
+    def columns(self, widths: Sequence[int]) -> list[Column]:
+        """Columns of all inputs, every one of which is known; copies, so that nobody changes what others read.
 
         Args:
-            given: Columns of those that were asked.
             widths: Numbers of a value of each output; 0 where they differ.
         """
-        places = {self.keys[place]: number for number, place in enumerate(self.asked)}
         made: list[Column] = []
         for output, width in enumerate(widths):
-            rows: list[Any] = [
-                self.known[place][output] if place in self.known else given[output][places[key]]
-                for place, key in enumerate(self.keys)
-            ]
-            made.append(np.stack(rows) if width else rows)
+            rows: list[Any] = [self.known[place][output] for place in range(len(self.keys))]
+            made.append(np.stack(rows) if width else [_copied(row) for row in rows])
         return made
 
 
@@ -142,7 +137,11 @@ def plan(cache: Cache | None, tokens: Sequence[Tokens], outputs: tuple[Output, .
     return Plan(keys, known, asked)
 
 
-def remember(cache: Cache, done: Plan, given: list[Column]) -> None:
+def remember(cache: Cache, keys: Sequence[Key], given: list[Column]) -> None:
     """Keep what the engine answered."""
-    for number, place in enumerate(done.asked):
-        cache.put(done.keys[place], [column[number] for column in given])
+    for number, key in enumerate(keys):
+        cache.put(key, [column[number] for column in given])
+
+
+def _copied(value: Value) -> Value:
+    return Sparse(value.indices.copy(), value.values.copy()) if isinstance(value, Sparse) else value.copy()

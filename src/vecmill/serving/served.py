@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,30 +13,22 @@ from numpy.typing import NDArray
 
 from vecmill.config import Settings
 from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
-from vecmill.engine.base import Column, usable_cpus
+from vecmill.engine.base import usable_cpus
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
 from vecmill.serving.admission import Limits
-from vecmill.serving.cache import Cache, Plan, plan, remember
+from vecmill.serving.asking import Answers, Asking
+from vecmill.serving.cache import Cache
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, vectors
-from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Runner
+from vecmill.serving.steps import on_loop, on_thread
 
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """How a request was computed: since when, by which job if by any, and how many of its inputs were known."""
-
-    started: float
-    job: Job | None
-    cached: int
 
 
 class ServedModel:
@@ -77,10 +69,11 @@ class ServedModel:
         self.created = int(time.time())
         self.tokenizer = Tokenizer(spec)
         self.prepare = Preparing(name, spec, self.tokenizer, settings)
+        widths = {output: spec.width(output) for output in spec.outputs}
         self.runner = Runner(
             name,
             engines,
-            widths={output: spec.width(output) for output in spec.outputs},
+            widths=widths,
             limits=Limits(
                 batch_tokens=settings.batch_tokens,
                 max_queue_tokens=settings.max_queue_tokens,
@@ -92,7 +85,8 @@ class ServedModel:
             renew=renew,
         )
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
-        self._cache = Cache(room, settings.result_cache_ttl_s) if room else None
+        cache = Cache(room, settings.result_cache_ttl_s) if room else None
+        self._asking = Asking(self.runner, cache, widths, marked=spec.mark is not None)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
@@ -113,10 +107,8 @@ class ServedModel:
             prepared = self.prepare(request)
         else:
             prepared = await self.aside(partial(self.prepare, request))
-        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask, caller)
-        given = await asyncio.wrap_future(job.future) if job else []
-        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
+        answers = await on_loop(self._asking.answers(request, prepared.tokens, caller))
+        return self._result(request, prepared, answers, started)
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
@@ -130,10 +122,8 @@ class ServedModel:
         started = time.perf_counter()
         request = self._meant(request)
         prepared = self.prepare(request)
-        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask, ANYONE)
-        given = job.future.result() if job else []
-        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
+        answers = on_thread(self._asking.answers(request, prepared.tokens, ANYONE))
+        return self._result(request, prepared, answers, started)
 
     async def aside(self, work: Callable[[], Made]) -> Made:
         """Do something with the tokenizer on one of its threads."""
@@ -148,40 +138,13 @@ class ServedModel:
         """Whether scores are asked of a model that has vectors of tokens instead."""
         return request.ranks and self.spec.late is not None and self.spec.scores is None
 
-    def _cache_for(self, request: Request) -> Cache | None:
-        return None if request.options.no_store else self._cache
-
-    def _queue(self, request: Request, prepared: Prepared, ask: Plan, caller: Caller) -> Job | None:
-        """Ask the engine what is not known; None where all of it is."""
-        if not ask.asked:
-            return None
-        tokens = [prepared.tokens[place] for place in ask.asked]
-        marks = [one.mark for one in tokens] if self.spec.mark else None
-        numbers = None if ask.whole else ask.asked
-        return self.runner.submit(
-            [one.ids for one in tokens],
-            request.outputs,
-            marks,
-            numbers=numbers,
-            tenant=caller.tenant,
-            share=caller.share,
-            weight=caller.weight,
-        )
-
-    def _columns(self, request: Request, ask: Plan, given: list[Column]) -> list[Column]:
-        """Columns of all inputs; what is new is remembered."""
-        cache = self._cache_for(request)
-        if cache is not None and ask.asked:
-            remember(cache, ask, given)
-        return given if ask.whole else ask.columns(given, [self.spec.width(output) for output in request.outputs])
-
-    def _result(self, request: Request, prepared: Prepared, columns: list[Column], ran: Ran) -> Result:
-        given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True))
+    def _result(self, request: Request, prepared: Prepared, answers: Answers, began: float) -> Result:
+        given: dict[Output, Any] = dict(zip(request.outputs, answers.columns, strict=True))
         options, scores = request.options, given.get("scores", nothing())
         if self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
         rows = self._rows(given["dense"], options) if "dense" in given else nothing()
-        total = time.perf_counter() - ran.started
+        total = time.perf_counter() - began
         return Result(
             model=self.name,
             rows=rows,
@@ -191,11 +154,11 @@ class ServedModel:
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=[len(one.ids) for one in prepared.tokens],
             truncated=sum(one.truncated for one in prepared.tokens),
-            cached=ran.cached,
+            cached=answers.cached,
             token_vocabulary=prepared.vocabulary,
             timings=Timings(
                 tokenize_s=prepared.seconds,
-                queue_s=max(0.0, ran.job.started - ran.started - prepared.seconds) if ran.job else 0.0,
+                queue_s=max(0.0, answers.started - began - prepared.seconds),
                 compute_s=total - prepared.seconds,
                 total_s=total,
             ),

@@ -1,0 +1,107 @@
+"""Where a request's answers come from: memory, another request that asks the same just now, or the engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vecmill.core import Caller, Output, Request
+from vecmill.engine.base import Column
+from vecmill.model.tokens import Tokens
+from vecmill.serving.cache import Cache, Key, plan, remember
+from vecmill.serving.inflight import InFlight
+from vecmill.serving.job import Job
+from vecmill.serving.runner import Runner
+from vecmill.serving.steps import Steps, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a request asked.
+
+    Attributes:
+        columns: One for each output, of all inputs.
+        cached: How many inputs were not computed for this request.
+        started: When the first of those ran that were, by `time.perf_counter`; 0 where none was.
+    """
+
+    columns: list[Column]
+    cached: int
+    started: float
+
+
+class Asking:
+    """One model's answers.
+
+    Args:
+        runner: Computes what nobody knows.
+        cache: What was computed before; None remembers nothing.
+        widths: Output to the numbers of a value of it; 0 where they differ.
+        marked: Whether the model wants to know a place in each input.
+    """
+
+    def __init__(self, runner: Runner, cache: Cache | None, widths: dict[Output, int], *, marked: bool) -> None:
+        self.cache = cache
+        self._runner = runner
+        self._widths = widths
+        self._marked = marked
+        self._flights = InFlight()
+
+    def answers(self, request: Request, tokens: Sequence[Tokens], caller: Caller) -> Steps[Answers]:
+        """Answer a request's inputs, each distinct one computed at most once; closing it drops what is still queued.
+
+        Raises:
+            RequestError: As `Runner.submit`, and what befell the engine.
+        """
+        stores = not request.options.no_store
+        cache = self.cache if stores else None
+        ask = plan(cache, tokens, request.outputs)
+        keys, own, started, shares = ask.keys, set[Key](), 0.0, stores
+        while ask.asked:
+            followed = {}
+            if shares:
+                followed = self._flights.follow([keys[place] for place in ask.asked], _size(tokens, ask.asked), caller)
+            waits = {flight: flight.waiting() for flight in followed.values()}
+            led = [place for place in ask.asked if keys[place] not in followed]
+            asked = [keys[place] for place in led]
+            given: list[Column] = []
+            job = self._queue(request, tokens, led, caller) if led else None
+            flight = self._flights.lead(asked, job.future, _size(tokens, led), caller) if job and shares else None
+            done = {}
+            try:
+                if job is not None:
+                    given = yield Wait(job.future)
+                    started = started or job.started
+                    if cache is not None:
+                        remember(cache, asked, given)
+                for other, wait in waits.items():
+                    done[other] = yield Wait(wait)
+            finally:
+                read = flight is not None and self._flights.land(flight)
+                if job is not None:
+                    job.future.cancel()
+            if len(led) == len(keys) and not read:
+                return Answers(given, 0, started)
+            own.update(asked)
+            learned = {key: tuple(column[row] for column in given) for row, key in enumerate(asked)}
+            learned |= {key: other.values(key) for key, other in followed.items() if done[other]}
+            shares = shares and all(done[other] or other.future.cancelled() for other in waits)  # no failure twice
+            ask = ask.learned(learned)
+        columns = ask.columns([self._widths[output] for output in request.outputs])
+        return Answers(columns, sum(key not in own for key in keys), started)
+
+    def _queue(self, request: Request, tokens: Sequence[Tokens], places: list[int], caller: Caller) -> Job:
+        """Ask the engine about the inputs at these places."""
+        asked = [tokens[place] for place in places]
+        return self._runner.submit(
+            [one.ids for one in asked],
+            request.outputs,
+            [one.mark for one in asked] if self._marked else None,
+            numbers=None if len(places) == len(tokens) else places,
+            tenant=caller.tenant,
+            share=caller.share,
+            weight=caller.weight,
+        )
+
+
+def _size(tokens: Sequence[Tokens], places: Sequence[int]) -> int:
+    """Tokens of the inputs at these places."""
+    return sum(len(tokens[place].ids) for place in places)
