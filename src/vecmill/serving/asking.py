@@ -1,4 +1,4 @@
-"""Where a request's answers come from: memory, another request that asks the same just now, or the engine."""
+"""Where a request's answers come from: memory, the store behind it, another request, or the engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from vecmill.core import Caller, Output, Request
 from vecmill.engine.base import Column
 from vecmill.model.tokens import Tokens
-from vecmill.serving.cache import Cache, Key, plan, remember
+from vecmill.serving.cache import Cache, Key, Plan, plan
 from vecmill.serving.inflight import InFlight
 from vecmill.serving.job import Job
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import Steps, Wait
+from vecmill.serving.store import WAIT_S, ResultStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,16 @@ class Asking:
     Args:
         runner: Computes what nobody knows.
         cache: What was computed before; None remembers nothing.
+        store: The same outside this process, behind the cache; None where there is none.
         widths: Output to the numbers of a value of it; 0 where they differ.
         marked: Whether the model wants to know a place in each input.
     """
 
-    def __init__(self, runner: Runner, cache: Cache | None, widths: dict[Output, int], *, marked: bool) -> None:
-        self.cache = cache
+    def __init__(
+        self, runner: Runner, cache: Cache | None, store: ResultStore | None, widths: dict[Output, int], *, marked: bool
+    ) -> None:
+        self._cache = cache
+        self._store = store
         self._runner = runner
         self._widths = widths
         self._marked = marked
@@ -52,8 +57,10 @@ class Asking:
             RequestError: As `Runner.submit`, and what befell the engine.
         """
         stores = not request.options.no_store
-        cache = self.cache if stores else None
+        cache = self._cache if stores else None
         ask = plan(cache, tokens, request.outputs)
+        if cache is not None and self._store is not None and ask.asked:
+            ask = yield from self._stored(ask, cache, self._store)
         keys, own, started, shares = ask.keys, set[Key](), 0.0, stores
         while ask.asked:
             followed = {}
@@ -71,7 +78,7 @@ class Asking:
                     given = yield Wait(job.future)
                     started = started or job.started
                     if cache is not None:
-                        remember(cache, asked, given)
+                        self._remember(cache, asked, given)
                 for other, wait in waits.items():
                     done[other] = yield Wait(wait)
             finally:
@@ -87,6 +94,27 @@ class Asking:
             ask = ask.learned(learned)
         columns = ask.columns([self._widths[output] for output in request.outputs])
         return Answers(columns, sum(key not in own for key in keys), started)
+
+    def _stored(self, ask: Plan, cache: Cache, store: ResultStore) -> Steps[Plan]:
+        """What is stored is known too, and what others have learned in the meantime."""
+        asked = [ask.keys[place] for place in ask.asked]
+        if (reading := store.read(asked)) is None:
+            return ask
+        try:
+            found = yield Wait(reading, WAIT_S)
+        except TimeoutError:
+            reading.cancel()
+            store.give_up()
+            return ask
+        values = {key: cache.put(key, *one) for key, one in found.items()}
+        learned = {key: one for key in asked if key not in values and (one := cache.get(key)) is not None}
+        return ask.learned(values | learned)
+
+    def _remember(self, cache: Cache, keys: list[Key], given: list[Column]) -> None:
+        for row, key in enumerate(keys):
+            values = cache.put(key, [column[row] for column in given])
+            if self._store is not None:
+                self._store.write(key, values)
 
     def _queue(self, request: Request, tokens: Sequence[Tokens], places: list[int], caller: Caller) -> Job:
         """Ask the engine about the inputs at these places."""

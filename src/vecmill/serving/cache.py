@@ -4,6 +4,7 @@ The key is the tokens themselves, with the mark and the outputs: two texts of th
 another model or revision has another cache. Values are as the engine gave them, before any wish of a request.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -57,26 +58,37 @@ class Cache:
             self._entries.move_to_end(key)
             return values
 
-    def put(self, key: Key, values: Sequence[Value]) -> None:
-        """Remember an answer; numbers are copied, so that none keeps the array alive that it is a row of."""
+    def put(self, key: Key, values: Sequence[Value], for_s: float = math.inf) -> tuple[Value, ...]:
+        """Remember an answer; numbers are copied, so that none keeps the array alive that it is a row of.
+
+        Args:
+            key: What it answers.
+            values: One for each output.
+            for_s: Seconds that it holds, where that is less than answers are remembered.
+
+        Returns:
+            The copies, which nobody changes.
+        """
         copies = tuple(map(_copied, values))
-        size = _size(key, copies)
+        size = size_bytes(key, copies)
         if size > self.max_bytes:
-            return
+            return copies
         with self._lock:
             if key in self._entries:
                 self._remove(key)
-            self._entries[key] = self._clock() + self._ttl_s, copies
+            self._entries[key] = self._clock() + min(for_s, self._ttl_s), copies
             self.size_bytes += size
             while self.size_bytes > self.max_bytes:
                 self._remove(next(iter(self._entries)))
+        return copies
 
     def _remove(self, key: Key) -> None:
         _, values = self._entries.pop(key)
-        self.size_bytes -= _size(key, values)
+        self.size_bytes -= size_bytes(key, values)
 
 
-def _size(key: Key, values: Sequence[Value]) -> int:
+def size_bytes(key: Key, values: Sequence[Value]) -> int:
+    """About what an answer takes in memory."""
     numbers = sum(
         value.indices.nbytes + value.values.nbytes if isinstance(value, Sparse) else value.nbytes for value in values
     )
@@ -135,12 +147,6 @@ def plan(cache: Cache | None, tokens: Sequence[Tokens], outputs: tuple[Output, .
             seen.add(key)
             asked.append(place)
     return Plan(keys, known, asked)
-
-
-def remember(cache: Cache, keys: Sequence[Key], given: list[Column]) -> None:
-    """Keep what the engine answered."""
-    for number, key in enumerate(keys):
-        cache.put(key, [column[number] for column in given])
 
 
 def _copied(value: Value) -> Value:

@@ -27,6 +27,7 @@ from vecmill.serving.finish import ACTIVATIONS, vectors
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import on_loop, on_thread
+from vecmill.serving.store import ResultStore
 
 Made = TypeVar("Made")
 
@@ -45,6 +46,7 @@ class ServedModel:
         kind: The engine's key in `ENGINES`, for people.
         cost: What its micro-batches cost.
         renew: Makes other engines where these are lost.
+        store: Answers outside this process; owned from here on.
     """
 
     def __init__(  # noqa: PLR0913 (all but the first five are named)
@@ -60,6 +62,7 @@ class ServedModel:
         kind: str = "onnx",
         cost: CostModel | None = None,
         renew: Callable[[], Engines] | None = None,
+        store: ResultStore | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -85,8 +88,9 @@ class ServedModel:
             renew=renew,
         )
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
-        cache = Cache(room, settings.result_cache_ttl_s) if room else None
-        self._asking = Asking(self.runner, cache, widths, marked=spec.mark is not None)
+        cache = Cache(room, settings.result_cache_ttl_s) if room or store else None
+        self.store = store
+        self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
@@ -132,6 +136,8 @@ class ServedModel:
     def close(self) -> None:
         """Stop the threads and give the memory back."""
         self.runner.close()
+        if self.store is not None:
+            self.store.close()
         self._tokenizing.shutdown()
 
     def _by_maxsim(self, request: Request) -> bool:
