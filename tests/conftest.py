@@ -20,6 +20,7 @@ from vecmill.serving.engines import Engines
 from vecmill.serving.events import Event, Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
+from vecmill.serving.store import ResultStore
 
 
 @pytest.fixture(scope="session")
@@ -74,10 +75,12 @@ def serve(tiny_spec: ModelSpec, events: Events) -> Iterator[Serve]:
     """Makes served models of the tiny checkpoint: `serve(engine, name=..., **settings)`; closes them in the end."""
     models = []
 
-    def make(engine: Engine | None = None, name: str = "tiny", **settings: object) -> ServedModel:
+    def make(
+        engine: Engine | None = None, name: str = "tiny", store: ResultStore | None = None, **settings: object
+    ) -> ServedModel:
         engine = engine or load_engine("onnx", tiny_spec, threads=1)
         spec = engine.spec if isinstance(engine, FakeEngine) else tiny_spec
-        model = ServedModel(name, spec, Engines(engine), Settings(**settings), events)  # type: ignore[arg-type]
+        model = ServedModel(name, spec, Engines(engine), Settings(**settings), events, store=store)  # type: ignore[arg-type]
         models.append(model)
         return model
 

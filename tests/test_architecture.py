@@ -44,6 +44,8 @@ HOMES = {
     "google": {f"api/grpc/{name}.py" for name in ("call", "messages", "rpcs", "tei_pb2")},
     "uvicorn": {"api/server.py"},
     "cyclopts": {"cli.py"},
+    "sqlite3": {"serving/disk_store.py"},
+    "redis": {"serving/redis_store.py"},
     "huggingface_hub": {"model/hub.py", "model/hub_errors.py"},
 }
 """Library to the only files that import it."""

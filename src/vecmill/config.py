@@ -23,6 +23,7 @@ LEAST = {
     "max_inputs": 1,
     "result_cache_mb": 0,
     "result_cache_ttl_s": 0.0,
+    "result_store_mb": 1,
     "max_input_tokens": 8,
     "max_body_bytes": 1024,
     "request_timeout_s": 0.0,
@@ -103,6 +104,9 @@ class Settings(FetchSettings):
         result_cache_mb: Most megabytes (10^6 bytes) of answers that are remembered for each model; 0 remembers none. A
             request with `cache-control: no-store` neither reads nor writes them.
         result_cache_ttl_s: Seconds that an answer is remembered.
+        result_store: Where answers are remembered beyond this process, behind the memory: a folder, a redis:// or
+            rediss:// URL (needs vecmill[redis]), or nowhere. Texts are not stored, only hashes of their tokens.
+        result_store_mb: Most megabytes (10^6 bytes) of answers in a folder; all models and processes share them.
         max_inputs: Most inputs of a request.
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
@@ -140,6 +144,8 @@ class Settings(FetchSettings):
     stall_timeout_s: float = 60.0
     result_cache_mb: int = 32
     result_cache_ttl_s: float = 3600.0
+    result_store: str = field(default="", repr=False)
+    result_store_mb: int = 1000
     max_inputs: int = 2048
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024
@@ -171,6 +177,9 @@ class Settings(FetchSettings):
             route = getattr(self, name)
             if route and (not route.startswith("/") or set(route) & set("{}?#")):
                 raise BadSettings(f"{name} is {route!r}; a path is needed, as /predict")
+        if "://" in self.result_store and not self.result_store.startswith(("redis://", "rediss://")):
+            scheme = self.result_store.split("://")[0]
+            raise BadSettings(f"result_store begins with {scheme}://; allowed are a folder, redis:// and rediss://")
         if not re.fullmatch(DEVICES, self.device):
             raise BadSettings(f"device is {self.device!r}; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps")
         if self.device not in HOSTS and self.engine not in {"auto", "torch"}:

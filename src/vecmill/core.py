@@ -184,7 +184,8 @@ class Result:
         tokens: Tokens that went through the model, for each input.
         errors: Of a lenient request, place of an input to why it has no answer.
         truncated: How many inputs were cut to the model's limit.
-        cached: How many inputs had a remembered answer.
+        cached: How many inputs were not computed for this request: their answers were remembered, or on their way for
+            another.
         token_vocabulary: How token ids were read ("native" or "cl100k_base"); None where all inputs were texts.
         timings: Where the time went.
     """

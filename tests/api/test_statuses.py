@@ -200,7 +200,7 @@ async def test_overload_says_when_to_come_back(serve: Serve, fake: FakeEngine, e
         await until(lambda: busy(model))
         second = asyncio.create_task(client.post(EMBEDDINGS, json={"input": distinct(2000)}))
         await until(lambda: model.runner.waiting_items == 2000)
-        reply = await client.post(EMBEDDINGS, json={"input": distinct(2000)})
+        reply = await client.post(EMBEDDINGS, json={"input": distinct(4000)[2000:]})
         fake.gate.set()
         assert (await first).status_code == (await second).status_code == 200
     assert error_of(reply, 429) == {

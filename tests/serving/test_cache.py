@@ -11,7 +11,7 @@ from vecmill.core import Options, Request, Sparse
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import EngineFailed
 from vecmill.model.tokens import Tokens
-from vecmill.serving.cache import ENTRY_BYTES, Cache, plan, remember
+from vecmill.serving.cache import ENTRY_BYTES, Cache, plan
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
@@ -86,10 +86,13 @@ def test_a_plan_asks_once() -> None:
     done = plan(cache, tokens, ("dense", "sparse"))
     assert done.asked == [0, 3]
     given: list[Any] = [np.stack([row(1), row(4)]), [Sparse(np.array([n], np.int32), row(n)) for n in (1, 4)]]
-    dense, sparse = done.columns(given, [1, 0])
+    keys = [done.keys[place] for place in done.asked]
+    answers: dict[Any, Any] = {key: tuple(column[row] for column in given) for row, key in enumerate(keys)}
+    dense, sparse = done.learned(answers).columns([1, 0])
     assert np.asarray(dense).tolist() == [[1], [3], [1], [4], [3], [1]]
     assert [len(one.indices) for one in sparse if isinstance(one, Sparse)] == [1, 0, 1, 1, 0, 1]
-    remember(cache, done, given)
+    for key, values in answers.items():
+        cache.put(key, values)
     assert plan(cache, tokens, ("dense", "sparse")).asked == []
     assert plan(cache, tokens, ("dense",)).asked == [0, 1, 3]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from vecmill import __version__
@@ -20,12 +20,12 @@ Metric = TypeVar("Metric", Counter, Histogram)
 
 
 class Queues(Collector):
-    """What waits, and which models are ready, read when asked."""
+    """What waits, which models are ready and what came of their stores, read when asked."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """One value a model."""
         items = GaugeMetricFamily("vecmill_queue_inputs", "Inputs that wait", labels=["model"])
         tokens = GaugeMetricFamily("vecmill_queue_tokens", "Tokens that wait", labels=["model"])
@@ -35,7 +35,11 @@ class Queues(Collector):
         ready = GaugeMetricFamily("vecmill_model_ready", "1 where the model answers", labels=["model"])
         for name, state in self._registry.states.items():
             ready.add_metric([name], state == "ready")
-        yield from (items, tokens, ready)
+        stored = CounterMetricFamily("vecmill_stored_results", "What came of the store", labels=["model", "outcome"])
+        for model in self._registry:
+            for outcome, count in model.store.counts.outcomes.items() if model.store else ():
+                stored.add_metric([model.name, outcome], count)
+        yield from (items, tokens, ready, stored)
 
 
 class Metrics:
@@ -62,6 +66,7 @@ class Metrics:
         self._inputs = Counter("vecmill_inputs", "Inputs embedded", whose, registry=to)
         self._tokens = Counter("vecmill_tokens", "Tokens embedded", whose, registry=to)
         self._truncated = Counter("vecmill_truncated_inputs", "Inputs cut to the limit", one, registry=to)
+        self._cached = Counter("vecmill_cached_inputs", "Inputs not computed for their request", one, registry=to)
         self._batch_seconds = Histogram(
             "vecmill_batch_seconds", "Seconds of a batch", one, buckets=SECONDS, registry=to
         )
@@ -91,6 +96,7 @@ class Metrics:
         self._of(self._inputs, event.model, event.tenant).inc(event.inputs)
         self._of(self._tokens, event.model, event.tenant).inc(event.tokens)
         self._of(self._truncated, event.model).inc(event.truncated)
+        self._of(self._cached, event.model).inc(event.cached)
 
     def _batch(self, event: BatchDone) -> None:
         self._of(self._batch_seconds, event.model).observe(event.seconds)

@@ -42,6 +42,7 @@ class Trace:
             inputs=sum(len(one.tokens) for one in self.results),
             tokens=sum(sum(one.tokens) for one in self.results),
             truncated=sum(one.truncated for one in self.results),
+            cached=sum(one.cached for one in self.results),
             timings=max((one.timings for one in self.results), key=lambda timings: timings.total_s),
         )
 

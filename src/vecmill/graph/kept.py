@@ -20,6 +20,7 @@ from vecmill import __version__
 from vecmill.errors import LoadError
 from vecmill.graph.ops import Array, Compiled
 from vecmill.graph.quantize import largest_weight
+from vecmill.model.identity import facts_of_files
 from vecmill.model.spec import ModelSpec
 from vecmill.model.weights import read_safetensors
 
@@ -77,11 +78,9 @@ def kept(
 
 
 def _key(spec: ModelSpec, asked: tuple[str, ...]) -> str:
-    files = [(str(path.relative_to(spec.folder)), path.stat()) for path in sorted(spec.folder.rglob("*"))]
     facts = [
         *(FORMAT, __version__, largest_weight(), *asked, spec.task, spec.max_tokens, spec.normalized),
-        str(spec.folder.resolve()),
-        *([name, one.st_size, one.st_ino, one.st_mtime_ns, one.st_ctime_ns] for name, one in files),
+        *facts_of_files(spec.folder),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40]
 

@@ -4,9 +4,10 @@ The key is the tokens themselves, with the mark and the outputs: two texts of th
 another model or revision has another cache. Values are as the engine gave them, before any wish of a request.
 """
 
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -57,26 +58,37 @@ class Cache:
             self._entries.move_to_end(key)
             return values
 
-    def put(self, key: Key, values: Sequence[Value]) -> None:
-        """Remember an answer; numbers are copied, so that none keeps the array alive that it is a row of."""
-        copies = tuple(value if isinstance(value, Sparse) else value.copy() for value in values)
-        size = _size(key, copies)
+    def put(self, key: Key, values: Sequence[Value], for_s: float = math.inf) -> tuple[Value, ...]:
+        """Remember an answer; numbers are copied, so that none keeps the array alive that it is a row of.
+
+        Args:
+            key: What it answers.
+            values: One for each output.
+            for_s: Seconds that it holds, where that is less than answers are remembered.
+
+        Returns:
+            The copies, which nobody changes.
+        """
+        copies = tuple(map(_copied, values))
+        size = size_bytes(key, copies)
         if size > self.max_bytes:
-            return
+            return copies
         with self._lock:
             if key in self._entries:
                 self._remove(key)
-            self._entries[key] = self._clock() + self._ttl_s, copies
+            self._entries[key] = self._clock() + min(for_s, self._ttl_s), copies
             self.size_bytes += size
             while self.size_bytes > self.max_bytes:
                 self._remove(next(iter(self._entries)))
+        return copies
 
     def _remove(self, key: Key) -> None:
         _, values = self._entries.pop(key)
-        self.size_bytes -= _size(key, values)
+        self.size_bytes -= size_bytes(key, values)
 
 
-def _size(key: Key, values: Sequence[Value]) -> int:
+def size_bytes(key: Key, values: Sequence[Value]) -> int:
+    """About what an answer takes in memory."""
     numbers = sum(
         value.indices.nbytes + value.values.nbytes if isinstance(value, Sparse) else value.nbytes for value in values
     )
@@ -97,26 +109,21 @@ class Plan:
     known: dict[int, tuple[Value, ...]]
     asked: list[int]
 
-    @property
-    def whole(self) -> bool:
-        """Whether the engine is asked about every input, so that its columns are the answer."""
-        return len(self.asked) == len(self.keys)
+    def learned(self, values: Mapping[Key, tuple[Value, ...]]) -> "Plan":
+        """The same request where these answers are known too."""
+        found = {place: values[key] for place, key in enumerate(self.keys) if key in values}
+        return Plan(self.keys, {**found, **self.known}, [place for place in self.asked if place not in found])
 
-    def columns(self, given: list[Column], widths: Sequence[int]) -> list[Column]:
-        """Columns of all inputs.
+    def columns(self, widths: Sequence[int]) -> list[Column]:
+        """Columns of all inputs, every one of which is known; copies, so that nobody changes what others read.
 
         Args:
-            given: Columns of those that were asked.
             widths: Numbers of a value of each output; 0 where they differ.
         """
-        places = {self.keys[place]: number for number, place in enumerate(self.asked)}
         made: list[Column] = []
         for output, width in enumerate(widths):
-            rows: list[Any] = [
-                self.known[place][output] if place in self.known else given[output][places[key]]
-                for place, key in enumerate(self.keys)
-            ]
-            made.append(np.stack(rows) if width else rows)
+            rows: list[Any] = [self.known[place][output] for place in range(len(self.keys))]
+            made.append(np.stack(rows) if width else [_copied(row) for row in rows])
         return made
 
 
@@ -142,7 +149,5 @@ def plan(cache: Cache | None, tokens: Sequence[Tokens], outputs: tuple[Output, .
     return Plan(keys, known, asked)
 
 
-def remember(cache: Cache, done: Plan, given: list[Column]) -> None:
-    """Keep what the engine answered."""
-    for number, place in enumerate(done.asked):
-        cache.put(done.keys[place], [column[number] for column in given])
+def _copied(value: Value) -> Value:
+    return Sparse(value.indices.copy(), value.values.copy()) if isinstance(value, Sparse) else value.copy()

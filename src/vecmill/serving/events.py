@@ -20,6 +20,7 @@ class RequestDone:
         inputs: Texts in it; 0 where it failed.
         tokens: Tokens that went through the model.
         truncated: Inputs cut to the limit.
+        cached: Inputs that were not computed for this request.
         timings: Seconds by stage.
     """
 
@@ -30,6 +31,7 @@ class RequestDone:
     inputs: int = 0
     tokens: int = 0
     truncated: int = 0
+    cached: int = 0
     timings: Timings = NO_TIMINGS
 
 

@@ -73,6 +73,10 @@ class Prepared:
         owners, weights = [self.owners[row] for row in left], [self.weights[row] for row in left]
         return replace(self, tokens=tokens, owners=owners, weights=weights, faults=faults), left
 
+    def only(self, row: int) -> Self:
+        """One of `tokens` alone."""
+        return replace(self, tokens=[self.tokens[row]], owners=[self.owners[row]], weights=[self.weights[row]])
+
 
 @dataclass(frozen=True, slots=True)
 class Preparing:

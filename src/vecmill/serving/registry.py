@@ -22,6 +22,7 @@ from vecmill.serving.cost import CostModel, calibrate
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
+from vecmill.serving.store import open_store
 
 log = logging.getLogger(__name__)
 
@@ -125,9 +126,9 @@ def load(
     keep = (cache_folder(settings) / "weights", room) if room else None
     one = partial(load_engine, kind, unscaled(spec), precision=precision, device=settings.device, keep=keep)
     renew = partial(open_engines, one, settings)
-    engines = renew()
+    engines, name = renew(), parse(reference).name
     model = ServedModel(
-        parse(reference).name,
+        name,
         spec,
         engines,
         settings,
@@ -137,6 +138,7 @@ def load(
         kind=kind,
         cost=measure(engines, spec, settings),
         renew=renew,
+        store=None if kind == "static" else open_store(name, spec, settings, [precision, kind]),
     )
     warm_up(model)
     log.info("loaded %s from %s in %.2f s", model.name, checkpoint.folder, time.perf_counter() - started)

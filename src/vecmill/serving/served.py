@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,32 +13,25 @@ from numpy.typing import NDArray
 
 from vecmill.config import Settings
 from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
-from vecmill.engine.base import Column, usable_cpus
-from vecmill.errors import EngineFailed, RequestError
+from vecmill.engine.base import usable_cpus
+from vecmill.errors import EngineFailed
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import maxsim
 from vecmill.serving.admission import Limits
 from vecmill.serving.apart import settle
-from vecmill.serving.cache import Cache, Plan, plan, remember
+from vecmill.serving.asking import Answers, Asking
+from vecmill.serving.cache import Cache
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, means, vectors
-from vecmill.serving.job import Job
 from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
 from vecmill.serving.runner import Runner
+from vecmill.serving.steps import on_loop, on_thread
+from vecmill.serving.store import ResultStore
 
 Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """How a request was computed: since when, by which job if by any, and how many of its inputs were known."""
-
-    started: float
-    job: Job | None
-    cached: int
 
 
 class ServedModel:
@@ -55,6 +48,7 @@ class ServedModel:
         kind: The engine's key in `ENGINES`, for people.
         cost: What its micro-batches cost.
         renew: Makes other engines where these are lost.
+        store: Answers outside this process; owned from here on.
     """
 
     def __init__(  # noqa: PLR0913 (all but the first five are named)
@@ -70,6 +64,7 @@ class ServedModel:
         kind: str = "onnx",
         cost: CostModel | None = None,
         renew: Callable[[], Engines] | None = None,
+        store: ResultStore | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -79,10 +74,11 @@ class ServedModel:
         self.created = int(time.time())
         self.tokenizer = Tokenizer(spec)
         self.prepare = Preparing(name, spec, self.tokenizer, settings)
+        widths = {output: spec.width(output) for output in spec.outputs}
         self.runner = Runner(
             name,
             engines,
-            widths={output: spec.width(output) for output in spec.outputs},
+            widths=widths,
             limits=Limits(
                 batch_tokens=settings.batch_tokens,
                 max_queue_tokens=settings.max_queue_tokens,
@@ -94,7 +90,9 @@ class ServedModel:
             renew=renew,
         )
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
-        self._cache = Cache(room, settings.result_cache_ttl_s) if room else None
+        cache = Cache(room, settings.result_cache_ttl_s) if room or store else None
+        self.store = store
+        self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
@@ -116,17 +114,15 @@ class ServedModel:
         else:
             self.runner.admit(self.prepare.fewest_tokens(request))  # before anything is tokenised for nothing
             prepared = await self.aside(partial(self.prepare, request))
-        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask, caller)
         try:
-            given = await asyncio.wrap_future(job.future) if job else []
+            answers = await self._ask(request, prepared, caller)
         except EngineFailed:
             if not request.lenient:
                 raise
-            futures = [asyncio.wrap_future(one.future) for one in self._apart(request, prepared, ask, caller)]
-            outcomes = await asyncio.gather(*futures, return_exceptions=True)
-            prepared, ask, given = settle(prepared, ask, outcomes)
-        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
+            alone = replace(caller, weight=caller.weight / len(prepared.tokens))  # together they count as one
+            asked = [self._ask(request, prepared.only(row), alone) for row in range(len(prepared.tokens))]
+            prepared, answers = settle(prepared, await asyncio.gather(*asked, return_exceptions=True))
+        return self._result(request, prepared, answers, started)
 
     def compute(self, request: Request) -> Result:
         """Answer a request on this thread, which waits.
@@ -140,10 +136,8 @@ class ServedModel:
         started = time.perf_counter()
         request = self._meant(request)
         prepared = self.prepare(request)
-        ask = plan(self._cache_for(request), prepared.tokens, request.outputs)
-        job = self._queue(request, prepared, ask, ANYONE)
-        given = job.future.result() if job else []
-        return self._result(request, prepared, self._columns(request, ask, given), Ran(started, job, len(ask.known)))
+        answers = on_thread(self._asking.answers(request, prepared.tokens, ANYONE, prepared.owners))
+        return self._result(request, prepared, answers, started)
 
     async def aside(self, work: Callable[[], Made]) -> Made:
         """Do something with the tokenizer on one of its threads."""
@@ -152,58 +146,24 @@ class ServedModel:
     def close(self) -> None:
         """Stop the threads and give the memory back."""
         self.runner.close()
+        if self.store is not None:
+            self.store.close()
         self._tokenizing.shutdown()
 
     def _by_maxsim(self, request: Request) -> bool:
         """Whether scores are asked of a model that has vectors of tokens instead."""
         return request.ranks and self.spec.late is not None and self.spec.scores is None
 
-    def _cache_for(self, request: Request) -> Cache | None:
-        return None if request.options.no_store else self._cache
+    async def _ask(self, request: Request, prepared: Prepared, caller: Caller) -> Answers:
+        return await on_loop(self._asking.answers(request, prepared.tokens, caller, prepared.owners))
 
-    def _queue(self, request: Request, prepared: Prepared, ask: Plan, caller: Caller) -> Job | None:
-        """Ask the engine what is not known; None where all of it is."""
-        if not ask.asked:
-            return None
-        tokens = [prepared.tokens[place] for place in ask.asked]
-        marks = [one.mark for one in tokens] if self.spec.mark else None
-        return self.runner.submit(
-            [one.ids for one in tokens],
-            request.outputs,
-            marks,
-            numbers=[prepared.owners[place] for place in ask.asked],
-            tenant=caller.tenant,
-            share=caller.share,
-            weight=caller.weight,
-        )
-
-    def _apart(self, request: Request, prepared: Prepared, ask: Plan, caller: Caller) -> list[Job]:
-        """Ask the engine about each input by itself, after it failed on one of them; together they count as one."""
-        weight, jobs = caller.weight / len(ask.asked), list[Job]()
-        try:
-            for place in ask.asked:
-                alone = replace(ask, asked=[place])
-                jobs += filter(None, [self._queue(request, prepared, alone, replace(caller, weight=weight))])
-        except RequestError:
-            for job in jobs:
-                job.future.cancel()
-            raise
-        return jobs
-
-    def _columns(self, request: Request, ask: Plan, given: list[Column]) -> list[Column]:
-        """Columns of all inputs; what is new is remembered."""
-        cache = self._cache_for(request)
-        if cache is not None and ask.asked:
-            remember(cache, ask, given)
-        return given if ask.whole else ask.columns(given, [self.spec.width(output) for output in request.outputs])
-
-    def _result(self, request: Request, prepared: Prepared, columns: list[Column], ran: Ran) -> Result:
-        given: dict[Output, Any] = dict(zip(request.outputs, columns, strict=True)) if prepared.tokens else {}
+    def _result(self, request: Request, prepared: Prepared, answers: Answers, began: float) -> Result:
+        given: dict[Output, Any] = dict(zip(request.outputs, answers.columns, strict=True)) if prepared.tokens else {}
         options, scores = request.options, given.get("scores", nothing())
         if scores.size and self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
         rows = self._rows(given["dense"], prepared, options) if "dense" in given else nothing()
-        total = time.perf_counter() - ran.started
+        total = time.perf_counter() - began
         return Result(
             model=self.name,
             rows=rows,
@@ -214,11 +174,11 @@ class ServedModel:
             tokens=prepared.counts,
             errors=prepared.faults,
             truncated=sum(one.truncated for one in prepared.tokens),
-            cached=ran.cached,
+            cached=answers.cached,
             token_vocabulary=prepared.vocabulary,
             timings=Timings(
                 tokenize_s=prepared.seconds,
-                queue_s=max(0.0, ran.job.started - ran.started - prepared.seconds) if ran.job else 0.0,
+                queue_s=max(0.0, answers.started - began - prepared.seconds),
                 compute_s=total - prepared.seconds,
                 total_s=total,
             ),

@@ -1,0 +1,94 @@
+"""What the engine computes right now, so that a request for the same waits for it instead of asking again.
+
+A request follows only a job that is no larger than what it asks itself, of the same tenant and weight: it would have
+waited as long for its own. Nobody's end harms another: where the job that is followed ends without an answer, those
+who followed ask for themselves.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Lock
+
+from vecmill.core import Caller, Value
+from vecmill.engine.base import Column
+from vecmill.serving.cache import Key
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A job that others may follow.
+
+    Attributes:
+        rows: Its keys, each with its row of the columns.
+        future: The job's own; only the job's request may cancel it.
+        size: Tokens of the whole job.
+        terms: Whose it is, and its weight.
+        followed: Whether anyone reads its columns besides its request.
+    """
+
+    rows: dict[Key, int]
+    future: Future[list[Column]]
+    size: int
+    terms: Caller
+    followed: bool = field(default=False, init=False)
+
+    def waiting(self) -> Future[bool]:
+        """Ends with the job: whether it has columns. Cancelling this cancels nothing else."""
+        waiter: Future[bool] = Future()
+
+        def tell(done: Future[list[Column]]) -> None:
+            if waiter.set_running_or_notify_cancel():
+                waiter.set_result(not done.cancelled() and done.exception() is None)
+
+        self.future.add_done_callback(tell)
+        return waiter
+
+    def values(self, key: Key) -> tuple[Value, ...]:
+        """The answer to a key, of a job that has columns."""
+        return tuple(column[self.rows[key]] for column in self.future.result())
+
+
+class InFlight:
+    """The flights of one model, by what they compute. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._flights: dict[tuple[Key, str, float, float], Flight] = {}
+
+    def __len__(self) -> int:
+        """How many answers are on their way."""
+        return len(self._flights)
+
+    def lead(self, keys: Sequence[Key], future: Future[list[Column]], size: int, terms: Caller) -> Flight:
+        """Let others follow a job until it lands; of two that compute the same they follow the smaller."""
+        flight = Flight({key: row for row, key in enumerate(keys)}, future, size, terms)
+        with self._lock:
+            for key in keys:
+                place = _place(key, terms)
+                other = self._flights.get(place)
+                if other is None or other.size > size:
+                    self._flights[place] = flight
+        return flight
+
+    def follow(self, keys: Sequence[Key], size: int, terms: Caller) -> dict[Key, Flight]:
+        """The flights that a request may wait for which asks these keys, of so many tokens in all."""
+        with self._lock:
+            found = {key: self._flights.get(_place(key, terms)) for key in keys}
+            followed = {key: flight for key, flight in found.items() if flight is not None and flight.size <= size}
+            for flight in followed.values():
+                flight.followed = True
+        return followed
+
+    def land(self, flight: Flight) -> bool:
+        """Nobody follows it from now on; whether anyone did."""
+        with self._lock:
+            for key in flight.rows:
+                place = _place(key, flight.terms)
+                if self._flights.get(place) is flight:
+                    del self._flights[place]
+            return flight.followed
+
+
+def _place(key: Key, terms: Caller) -> tuple[Key, str, float, float]:
+    return key, terms.tenant, terms.share, terms.weight
