@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-PROBES = ((1, 8), (1, 32), (4, 32), (1, 128), (1, 512))
+PROBE = (1, 32)
+"""Rows and length that say whether what is known of an engine still holds."""
+
+PROBES = ((1, 8), PROBE, (4, 32), (1, 128), (1, 512))
 """Rows and lengths that are tried, cheapest first."""
 
 TIMES = 2
@@ -117,12 +120,23 @@ def calibrate(
     started = clock()
     seen: dict[tuple[int, int], float] = {}
     for rows, length in dict.fromkeys((rows, min(length, max_tokens)) for rows, length in PROBES):
-        ids = rng.integers(0, vocab_size, (rows, length), dtype=np.int32)
-        run(ids)  # the first run of a shape makes its plans
-        seen[rows, length] = min(_timed(run, ids, clock) for _ in range(TIMES))
+        seen[rows, length] = _fastest(run, rng.integers(0, vocab_size, (rows, length), dtype=np.int32), clock)
         if clock() - started > CALIBRATION_S:
             break
     return fitted(seen, batch_s)
+
+
+def probed(
+    run: Callable[[NDArray[np.int32]], object],
+    *,
+    max_tokens: int,
+    vocab_size: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[int, int, float]:
+    """Rows, length and seconds of one small batch; arguments as `calibrate`."""
+    rows, length = PROBE[0], min(PROBE[1], max_tokens)
+    ids = np.random.default_rng(0).integers(0, vocab_size, (rows, length), dtype=np.int32)
+    return rows, length, _fastest(run, ids, clock)
 
 
 def fitted(seen: dict[tuple[int, int], float], batch_s: float) -> CostModel:
@@ -138,6 +152,11 @@ def fitted(seen: dict[tuple[int, int], float], batch_s: float) -> CostModel:
         by_length.setdefault(length, []).append(max(seconds - overhead, 1e-9) / (rows * length))
     lengths = sorted(by_length)
     return CostModel(batch_s, overhead, lengths, [min(by_length[length]) for length in lengths])
+
+
+def _fastest(run: Callable[[NDArray[np.int32]], object], ids: NDArray[np.int32], clock: Callable[[], float]) -> float:
+    run(ids)  # the first run of a shape makes its plans
+    return min(_timed(run, ids, clock) for _ in range(TIMES))
 
 
 def _timed(run: Callable[[NDArray[np.int32]], object], ids: NDArray[np.int32], clock: Callable[[], float]) -> float:

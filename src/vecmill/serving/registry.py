@@ -18,9 +18,10 @@ from vecmill.model.source import parse, resolve
 from vecmill.model.spec import ModelSpec, read_spec, unscaled
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.wheel import cache_folder
-from vecmill.serving.cost import CostModel, calibrate
+from vecmill.serving.cost import CostModel, calibrate, probed
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
+from vecmill.serving.kept_cost import KeptCost, kept_cost
 from vecmill.serving.served import ServedModel
 from vecmill.serving.store import open_store
 
@@ -127,6 +128,10 @@ def load(
     one = partial(load_engine, kind, unscaled(spec), precision=precision, device=settings.device, keep=keep)
     renew = partial(open_engines, one, settings)
     engines, name = renew(), parse(reference).name
+    lanes = (settings.threads or usable_cpus(), engines.lanes, engines.narrow is not None)
+    batch_s, asked = settings.batch_time_ms / 1000, (precision, kind, settings.device, spec.task, *lanes)
+    known = kept_cost(cache_folder(settings) / "costs", spec.folder, asked, batch_s)
+    cost = measure(engines, spec, known)
     model = ServedModel(
         name,
         spec,
@@ -136,7 +141,8 @@ def load(
         revision=checkpoint.revision,
         precision=precision,
         kind=kind,
-        cost=measure(engines, spec, settings),
+        cost=cost,
+        learned=partial(known.learned, replace(cost, token_s=list(cost.token_s))),
         renew=renew,
         store=None if kind == "static" else open_store(name, spec, settings, [precision, kind]),
     )
@@ -167,19 +173,21 @@ def open_engines(one: Callable[..., Engine], settings: Settings) -> Engines:
         raise
 
 
-def measure(engines: Engines, spec: ModelSpec, settings: Settings) -> CostModel:
-    """What the micro-batches of a model cost.
+def measure(engines: Engines, spec: ModelSpec, known: KeptCost) -> CostModel:
+    """What the micro-batches of a model cost: as it is known, or measured.
 
     Raises:
         UnsupportedModel: It fails on ids that are in the vocabulary.
     """
-    batch_s = settings.batch_time_ms / 1000
 
     def run(ids: NDArray[np.int32]) -> None:
         engines.usual.compute(Batch.pack(list(ids)), spec.native)
 
     try:
-        return calibrate(run, batch_s=batch_s, max_tokens=spec.max_tokens, vocab_size=spec.vocab_size)
+        return known.start(
+            lambda: probed(run, max_tokens=spec.max_tokens, vocab_size=spec.vocab_size),
+            lambda: calibrate(run, batch_s=known.batch_s, max_tokens=spec.max_tokens, vocab_size=spec.vocab_size),
+        )
     except LoadError:
         raise
     except Exception as error:

@@ -49,6 +49,7 @@ class ServedModel:
         cost: What its micro-batches cost.
         renew: Makes other engines where these are lost.
         store: Answers outside this process; owned from here on.
+        learned: Told what micro-batches cost when it closes.
     """
 
     def __init__(  # noqa: PLR0913 (all but the first five are named)
@@ -65,6 +66,7 @@ class ServedModel:
         cost: CostModel | None = None,
         renew: Callable[[], Engines] | None = None,
         store: ResultStore | None = None,
+        learned: Callable[[CostModel], None] = lambda _: None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -92,6 +94,7 @@ class ServedModel:
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
         cache = Cache(room, settings.result_cache_ttl_s) if room or store else None
         self.store = store
+        self._learned = learned
         self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
@@ -146,6 +149,7 @@ class ServedModel:
     def close(self) -> None:
         """Stop the threads and give the memory back."""
         self.runner.close()
+        self._learned(self.runner.cost)
         if self.store is not None:
             self.store.close()
         self._tokenizing.shutdown()
