@@ -100,6 +100,10 @@ def test_dialects_know_nobody() -> None:
         ("vecmill", {"numpy", "onnxruntime", "onnx", "starlette", "tokenizers", "cyclopts"}),
         ("vecmill.cli", {"numpy", "onnxruntime", "onnx", "starlette", "tokenizers"}),
         ("vecmill.api.server", {"grpc", "google"}),
+        (
+            "vecmill.api.workers",
+            {"numpy", "onnxruntime", "onnx", "starlette", "tokenizers", "uvicorn", "prometheus_client"},
+        ),
         ("vecmill.api.dialects.openai", {"onnxruntime", "onnx", "starlette", "tokenizers"}),
     ],
 )

@@ -34,10 +34,14 @@ def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> int
             served name (NAME=MODEL). Without any, a small English model.
         settings: Everything else.
     """
-    from vecmill.api import server
+    from vecmill.api.log import configure_logging
 
-    server.configure_logging(settings.log_level)
-    if server.serve(list(models) or [DEFAULT_MODEL], settings):
+    configure_logging(settings.log_level)
+    if settings.workers > 1:
+        from vecmill.api.workers import serve as begin
+    else:
+        from vecmill.api.server import serve as begin
+    if begin(list(models) or [DEFAULT_MODEL], settings):
         return 0
     # The engine's thread is still inside a run: an orderly end of the interpreter would unwind it, which aborts.
     logging.shutdown()

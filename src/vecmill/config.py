@@ -12,6 +12,7 @@ LEAST = {
     "hub_timeout_s": 0.0,
     "port": 0,
     "grpc_port": 0,
+    "workers": 1,
     "threads": 0,
     "lanes": 0,
     "kept_weights_mb": 0,
@@ -80,7 +81,9 @@ class Settings(FetchSettings):
             without a number there is none. Needs vecmill[grpc].
         kept_weights_mb: Most megabytes (10^6 bytes) of quantised weights that are kept on disk for the next start,
             under the cache folder; 0 keeps none.
-        threads: Threads of the engine; 0 means as many as this process may use.
+        workers: Processes that serve on the one port, each with its own models, threads and queues; a process that
+            dies is replaced. More than one where the event loop, and not the engine, is the bound.
+        threads: Threads of the engine; 0 means as many as this process may use, shared between the workers.
         lanes: Batches of a model that run at once, each on one thread; a batch that is alone runs on all threads. Lanes
             need the weights a second time. 0 means as many as threads where that takes less than a tenth of the memory,
             else 1; only the onnx and exported engines have more than one.
@@ -130,6 +133,7 @@ class Settings(FetchSettings):
     host: str = "127.0.0.1"
     port: int = 8080
     grpc_port: int | None = None
+    workers: int = 1
     threads: int = 0
     lanes: int = 0
     precision: Precision = "float32"

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from vecmill.api.server import address
+from vecmill.api.listen import address
 
 
 @pytest.mark.parametrize(

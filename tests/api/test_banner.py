@@ -7,8 +7,9 @@ import pytest
 from edge import KINDS, fakes
 
 from conftest import Serve, client_of
-from vecmill.api import server
-from vecmill.api.server import banner
+from vecmill.api import banner as banners
+from vecmill.api import listen, server
+from vecmill.api.banner import banner
 from vecmill.config import Settings
 from vecmill.errors import BadSettings
 from vecmill.model.spec import ModelSpec
@@ -42,9 +43,15 @@ def test_grpc_has_its_line(serve: Serve) -> None:
     assert lines[1:3] == ["gRPC (tei.v1) is ready on 127.0.0.1:50051", ""]
 
 
+def test_workers_have_their_line(serve: Serve) -> None:
+    """Where several processes serve, the banner says how many."""
+    lines = banner("http://test", [serve()], workers=3).splitlines()
+    assert lines[1:3] == ["3 workers share the port", ""]
+
+
 def test_grpc_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they are not installed the start says how to get them."""
-    monkeypatch.setattr(server, "GRPC", ("grpc", "a_library_that_there_is_not"))
+    monkeypatch.setattr(listen, "GRPC", ("grpc", "a_library_that_there_is_not"))
     with pytest.raises(
         BadSettings, match=re.escape("grpc_port is 0; gRPC needs more libraries: pip install 'vecmill[grpc]'")
     ):
@@ -54,8 +61,8 @@ def test_grpc_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_task_has_its_words() -> None:
     """Each task of a model has a name, a first request and an answer to what the model is."""
     assert (
-        set(server.TASKS)
-        == set(server.EXAMPLES)
+        set(banners.TASKS)
+        == set(banners.EXAMPLES)
         == set(TASKS)
         == {spec.get("task", "embed") for spec in KINDS.values()}
     )

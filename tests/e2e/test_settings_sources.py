@@ -72,7 +72,7 @@ def test_the_default_is_last(complaint: Complaint, monkeypatch: pytest.MonkeyPat
         raise StartError(f"{references} {settings == Settings(port=9000)}")
 
     monkeypatch.setattr("vecmill.api.server.serve", serve)
-    monkeypatch.setattr("vecmill.api.server.configure_logging", lambda _: None)
+    monkeypatch.setattr("vecmill.api.log.configure_logging", lambda _: None)
     assert complaint(["serve", "--port", "9000"]) == "['sentence-transformers/all-MiniLM-L6-v2'] True"
 
 

@@ -138,7 +138,7 @@ class Admin:
 
     async def metrics(self, _: Request) -> Response:
         """Prometheus's text format."""
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(await self._metrics.page(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""

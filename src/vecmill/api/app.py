@@ -48,19 +48,20 @@ FALLBACK = OPENAI
 """Whose errors are said where no route was found."""
 
 
-def build(registry: Registry, settings: Settings, events: Events) -> ASGIApp:
+def build(registry: Registry, settings: Settings, events: Events, metrics: Metrics | None = None) -> ASGIApp:
     """The application that answers for these models.
 
     Args:
         registry: The models; they may still be loading.
         settings: Limits, and who may ask.
         events: Told of answers; metrics subscribe to it here.
+        metrics: What counts; this process's own where none are given.
 
     Raises:
         BadSettings: As `Callers`.
     """
     callers = Callers(settings)
-    metrics = Metrics(registry)
+    metrics = metrics or Metrics(registry)
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
     endpoints = {

@@ -86,6 +86,10 @@ class Metrics:
         """All of it in Prometheus's text format."""
         return generate_latest(self._collectors)
 
+    async def page(self) -> bytes:
+        """What /metrics shows."""
+        return self.text()
+
     def _request(self, event: RequestDone) -> None:
         self._of(self._requests, event.model, event.route, str(event.status)).inc()
         if not event.inputs:

@@ -46,6 +46,7 @@ class Registry:
         if twice:
             raise BadSettings(f"two models are named {', '.join(sorted(twice))}: give one another name with NAME=MODEL")
         self._models: dict[str, ServedModel | None] = dict.fromkeys(names)
+        self.held = False  # not ready: other processes that serve beside this one are not
         self.draining = False  # not ready, whatever the models are
         self.closed = False  # takes no new work
 
@@ -61,7 +62,13 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether every model is loaded, warmed and alive, and new work is welcome."""
-        return not self.draining and all(state == "ready" for state in self.states.values())
+        welcome = not (self.held or self.draining)
+        return welcome and all(state == "ready" for state in self.states.values())
+
+    @property
+    def loaded(self) -> bool:
+        """Whether every model was loaded once."""
+        return None not in self._models.values()
 
     @property
     def states(self) -> dict[str, str]:
@@ -163,7 +170,8 @@ def open_engines(one: Callable[..., Engine], settings: Settings) -> Engines:
     """
     threads = settings.threads or usable_cpus()
     wide = one(threads=threads)
-    lanes = settings.lanes or (threads if wide.weight_bytes < SECOND_COPY * usable_memory() else 1)
+    room = SECOND_COPY * usable_memory() / settings.workers
+    lanes = settings.lanes or (threads if wide.weight_bytes < room else 1)
     if lanes == 1 or not wide.shared:
         return Engines(wide)
     try:

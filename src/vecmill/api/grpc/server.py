@@ -33,7 +33,7 @@ class GrpcServer:
     def __init__(self, registry: Registry, settings: Settings, events: Events) -> None:
         self._calls = Calls(registry, Callers(settings), events, ThreadPoolExecutor(2, thread_name_prefix="encoder"))
         options = [
-            ("grpc.so_reuseport", 0),  # else two servers could share a port, and none would know
+            ("grpc.so_reuseport", int(settings.workers > 1)),  # else two servers could share a port unknowingly
             ("grpc.max_receive_message_length", settings.max_body_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.server.max_pending_requests", MOST_PENDING),
