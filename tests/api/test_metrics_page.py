@@ -1,6 +1,7 @@
 """/metrics: what Prometheus reads."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from vecmill.engine.fake import FakeEngine
 from vecmill.model.spec import ModelSpec
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
+from vecmill.serving.store import ResultStore
 
 LONG = "the cat sat on the mat " * 20
 
@@ -55,6 +57,38 @@ async def test_a_request_moves_the_counts(two: httpx.AsyncClient) -> None:
     assert page["vecmill_failed_batches_total", model] == 0
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "tokenize"))] == 1
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "compute"))] == 1
+
+
+async def test_answers_that_were_there_are_counted(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """Inputs that were not computed count as such; what came of a store is said where there is one."""
+
+    class Empty:
+        """A store that holds nothing."""
+
+        def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+            """Nothing."""
+            return [None] * len(keys)
+
+        def put(self, entries: Mapping[bytes, bytes], ttl_s: float) -> None:
+            """Forget it."""
+
+        def close(self) -> None:
+            """Nothing to do."""
+
+    store = ResultStore("tiny", lambda: (Empty(), b""), {"dense": 16}, 60)
+    async with asyncio.timeout(20):
+        while not store.ready:
+            await asyncio.sleep(0.001)
+    async with client_of([serve(fake, store=store), serve(FakeEngine(fake.spec), "two")], events) as client:
+        for texts in (["cat", "dog"], ["dog", "hello"]):
+            await client.post(EMBEDDINGS, json={"input": texts, "model": "tiny"})
+        page = await numbers(client)
+    assert page["vecmill_cached_inputs_total", (("model", "tiny"),)] == 1
+    stored = {labels: value for (name, labels), value in page.items() if name == "vecmill_stored_results_total"}
+    assert stored == {
+        (("model", "tiny"), ("outcome", outcome)): count
+        for outcome, count in {"hit": 0, "miss": 3, "error": 0, "dropped": 0}.items()
+    }
 
 
 async def test_every_kind_of_answer_is_counted(serve: Serve, tiny_spec: ModelSpec, events: Events) -> None:

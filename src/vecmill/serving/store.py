@@ -243,7 +243,9 @@ def open_store(name: str, spec: ModelSpec, settings: Settings, asked: Sequence[s
         raise BadSettings("result_store is in Redis, which needs its library: pip install 'vecmill[redis]'")
 
     def begin() -> tuple[Store, bytes]:
-        facts = [__version__, *asked, spec.task, digest_of_files(spec.folder)]
+        from vecmill.graph.quantize import largest_weight
+
+        facts = [__version__, *asked, largest_weight(), spec.task, digest_of_files(spec.folder)]
         return _open(place, settings.result_store_mb * 1_000_000), json.dumps(facts).encode()
 
     widths = {output: spec.width(output) for output in spec.outputs}
