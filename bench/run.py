@@ -17,6 +17,7 @@ import machine
 import overhead
 import start
 import tenants
+import workers
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -27,6 +28,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "lanes": lanes.measure,
     "overhead": overhead.measure,
     "tenants": tenants.measure,
+    "workers": workers.measure,
     "footprint": footprint.measure,
 }
 

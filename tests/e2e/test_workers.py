@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from running import Running, running
-from test_signals import INPUTS, ask, busy, much
+from test_signals import INPUTS, busy, much
 from test_start_errors import complaint
 
 from checkpoints import write_bert
