@@ -18,6 +18,7 @@ import overhead
 import overload
 import start
 import tenants
+import workers
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -29,6 +30,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "overhead": overhead.measure,
     "overload": overload.measure,
     "tenants": tenants.measure,
+    "workers": workers.measure,
     "footprint": footprint.measure,
 }
 

@@ -13,11 +13,15 @@ from running import Running, running
 INPUTS = 2048
 
 
-def ask(url: str) -> tuple[int, int, str]:
-    """Status, number of vectors and error code of a request that keeps the server busy: no two texts are equal."""
+def much() -> dict[str, object]:
+    """A request that keeps the server busy: no two texts are equal."""
     words = iter(product("abcdefghijklm", repeat=4))
-    body = {"input": [f"{' '.join(next(words))} {uuid4().hex[:8]}" for _ in range(INPUTS)], "encoding_format": "base64"}
-    answer = httpx.post(f"{url}/v1/embeddings", json=body, timeout=60)
+    return {"input": [f"{' '.join(next(words))} {uuid4().hex[:8]}" for _ in range(INPUTS)], "encoding_format": "base64"}
+
+
+def ask(url: str) -> tuple[int, int, str]:
+    """Status, number of vectors and error code of such a request."""
+    answer = httpx.post(f"{url}/v1/embeddings", json=much(), timeout=60)
     data = answer.json()
     return answer.status_code, len(data.get("data", [])), data.get("error", {}).get("code", "")
 
