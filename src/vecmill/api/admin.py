@@ -12,6 +12,7 @@ from vecmill.api.dialect import Dialect
 from vecmill.api.metrics import Metrics
 from vecmill.api.openapi import Page, document
 from vecmill.api.probes import PROBES
+from vecmill.api.stream import STREAMS
 from vecmill.asks import ModelInfo
 from vecmill.serving.answer import describe
 from vecmill.serving.registry import Registry
@@ -142,7 +143,7 @@ class Admin:
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""
-        return _json(document(self._dialects, PAGES | PROBES))
+        return _json(document(self._dialects, PAGES | PROBES | STREAMS))
 
     async def docs(self, _: Request) -> Response:
         """A page that shows the OpenAPI document; it needs nothing from elsewhere."""

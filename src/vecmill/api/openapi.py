@@ -18,17 +18,19 @@ Schemas = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the document says of a path that is asked on GET.
+    """What the document says of a path that is no dialect's.
 
     Attributes:
         summary: A line.
         answer: The wire type of its answer; None where there is none.
-        media_type: What the answer is.
+        media_type: What the answer is, and the body on POST.
+        method: How it is asked, "get" or "post".
     """
 
     summary: str
     answer: type[msgspec.Struct] | None = None
     media_type: str = "application/json"
+    method: str = "get"
 
 
 def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
 
     Args:
         dialects: What is answered on POST.
-        pages: What is answered on GET, by path.
+        pages: What is answered besides, by path.
     """
     routes = [route for dialect in dialects for route in dialect.routes]
     answers = [page.answer for page in pages.values() if page.answer]
@@ -45,7 +47,7 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     schema_of = dict(zip(map(str, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Operation]] = {
-        path: {"get": _page(path, page, schema_of)} for path, page in pages.items()
+        path: {page.method: _page(path, page, schema_of)} for path, page in pages.items()
     }
     for (path, method), choices in by_path(dialects).items():
         paths.setdefault(path, {})[method.lower()] = _operation(path, choices, schema_of)
@@ -81,7 +83,9 @@ def _answers(route: Route) -> tuple[Any, ...]:
 
 def _page(path: str, page: Page, schema_of: Schemas) -> Operation:
     content = _json([page.answer], schema_of) if page.answer else {page.media_type: {}}
+    body = {"requestBody": {"required": True, "content": {page.media_type: {}}}} if page.method == "post" else {}
     return {
+        **body,
         "summary": page.summary,
         "tags": ["Server"],
         "parameters": _parameters(path),

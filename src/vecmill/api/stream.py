@@ -16,6 +16,7 @@ from vecmill.api.dialects.openai import OPENAI, EmbeddingsBody, ErrorDetail, det
 from vecmill.api.encode import encoded
 from vecmill.api.endpoint import error_response
 from vecmill.api.incoming import CallerGone, Incoming
+from vecmill.api.openapi import Page
 from vecmill.api.ordered import in_order
 from vecmill.api.replies import UNEXPECTED, as_told, in_time
 from vecmill.api.spool import Spool
@@ -43,6 +44,10 @@ MOST_BYTES = 8_000_000_000
 
 LONGEST_PAUSE_S = 1.0
 """A stream for which there is no room tries again at least this often."""
+
+
+STREAMS = {PATH: Page("Vectors of a list of any length, a line of JSON each", media_type=KIND, method="post")}
+"""What the OpenAPI document says of it."""
 
 
 class StreamQuery(msgspec.Struct):
@@ -95,6 +100,7 @@ class Stream:
         self._callers = callers
         self._events = events
         self._together = min(TOGETHER, max_inputs)
+        self._asked = "POST"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one stream. What goes wrong with all of it is an error's status, or the last line."""

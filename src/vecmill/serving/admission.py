@@ -44,13 +44,14 @@ class Admission:
         self._clock = clock
         self._promised = 0.0  # when the room that was promised last will be filled
 
-    def admit(self, tokens: int, *, waiting: int, waiting_s: float) -> None:
+    def admit(self, tokens: int, *, waiting: int, waiting_s: float, about: int = 0) -> None:
         """Let so many more tokens wait; an empty queue takes anything.
 
         Args:
             tokens: Of the request.
             waiting: Tokens that wait already.
             waiting_s: Predicted seconds that they take.
+            about: What `tokens` will be, where nobody has counted them yet and it is 0.
 
         Raises:
             Overloaded: With the seconds after which there will be room.
@@ -67,7 +68,7 @@ class Admission:
             room_s = waiting_s - self.limits.max_wait_s
         else:
             return
-        raise Overloaded(message, retry_after_s=self._promise(room_s, tokens / waiting * waiting_s))
+        raise Overloaded(message, retry_after_s=self._promise(room_s, max(tokens, about) / waiting * waiting_s))
 
     def _promise(self, room_s: float, takes_s: float) -> float:
         """Seconds until there is room that nobody else was promised, for a request that takes so long."""

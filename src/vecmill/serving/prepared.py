@@ -28,8 +28,8 @@ SIDES = (QUERY, DOCUMENT)
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
 
-LONG_TOKEN = 8
-"""Characters that few tokenisers have so many of to a token."""
+A_TOKEN = 5
+"""Characters of a token, more or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,9 @@ class Preparing:
             time.perf_counter() - started,
         )
 
-    def fewest_tokens(self, request: Request) -> int:
-        """About as many tokens as the inputs have at least, without looking at them."""
-        most = self.spec.max_tokens
-        return sum(min(1 + _chars(one) // LONG_TOKEN, most) for one in request.inputs)
+    def guess(self, request: Request) -> int:
+        """About how many tokens the inputs have, without reading them."""
+        return sum(min(1 + _chars(one) // A_TOKEN, self.spec.max_tokens) for one in request.inputs)
 
     def _check(self, request: Request) -> None:
         for output in request.outputs:

@@ -143,13 +143,13 @@ class Runner:
         job.at_end(self._forget)
         return job
 
-    def admit(self, tokens: int) -> None:
-        """Let so many more tokens wait.
+    def admit(self, tokens: int = 0, about: int = 0) -> None:
+        """Let so many more tokens wait, or about so many.
 
         Raises:
             Overloaded: Too much waits already.
         """
-        self._admission.admit(tokens, waiting=self.waiting_tokens, waiting_s=self.waiting_s)
+        self._admission.admit(tokens, waiting=self.waiting_tokens, waiting_s=self.waiting_s, about=about)
 
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""

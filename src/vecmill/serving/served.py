@@ -115,7 +115,7 @@ class ServedModel:
         if is_small(request):
             prepared = self.prepare(request)
         else:
-            self.runner.admit(self.prepare.fewest_tokens(request))  # before anything is tokenised for nothing
+            self.runner.admit(about=self.prepare.guess(request))  # before anything is tokenised for nothing
             prepared = await self.aside(partial(self.prepare, request))
         try:
             answers = await self._ask(request, prepared, caller)
