@@ -119,16 +119,17 @@ class Answers:
 
 
 def arrive(answers: Answers, kind: str, a_second: float, rng: random.Random) -> None:
-    """Requests at random moments for `SECONDS`; bodies are made ahead and come again, as nothing is remembered."""
+    """Requests at random moments for `SECONDS`, no two of them equal: equal ones would be computed once."""
     made = [TEXTS[kind](rng) for _ in range(500)]
-    bodies = [orjson.dumps({"model": MODEL, "input": one if len(one) > 1 else one[0]}) for one in made]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         began = due = time.perf_counter()
         number = 0
         while due < began + SECONDS:
             due += rng.expovariate(a_second)
             time.sleep(max(0.0, due - time.perf_counter()))
-            pool.submit(answers.ask, bodies[number % len(bodies)], len(made[number % len(made)]))
+            texts = [f"{text} {number}" for text in made[number % len(made)]]
+            body = orjson.dumps({"model": MODEL, "input": texts if len(texts) > 1 else texts[0]})
+            pool.submit(answers.ask, body, len(texts))
             number += 1
         ended = time.perf_counter()
     answers.idle_s = max(stop for _, _, stop, _, _ in answers.got) - ended
