@@ -19,7 +19,7 @@ from vecmill.config import DEFAULT_MODEL
 
 SECONDS = 60.0
 CAPACITY_S = 10.0
-CLIENTS = {"bulk": 4, "query": 32}
+CLIENTS = {"bulk": 2, "query": 32}
 TIMES = {"bulk": 10.0, "query": 3.0}
 """Of the capacity. More lone queries than that are more than the HTTP path of one process and this client can take."""
 
