@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.graph.ops import FLOAT, INPUT, INT32, INT64, MARKS, Graph, embedding, from_mark, length_of
+from vecmill.graph.ops import INPUT, INT32, INT64, MARKS, Graph, embedding, from_mark, length_of
 from vecmill.graph.packed import either
 from vecmill.graph.packed import positions as positions_of_tokens
 
@@ -37,22 +37,13 @@ def embed_norm(
 
 def segments(graph: Graph) -> str:
     """The type of each token, 1 in the second text, int32 [rows, length]; or [1, tokens], with a mark for each."""
-    return graph.op(
-        "Cast",
-        either(graph, lambda: _from_marks(graph), lambda: _number(graph, from_mark(graph))),
-        to=INT32,
-    )
+    return either(graph, lambda: _from_marks(graph), lambda: graph.op("Cast", from_mark(graph), to=INT32))
 
 
 def _from_marks(graph: Graph) -> str:
     marks = graph.op("Cast", MARKS.name, to=INT64)
-    return _number(
-        graph, graph.op("Unsqueeze", graph.op("GreaterOrEqual", positions_of_tokens(graph), marks), graph.integers(0))
-    )
-
-
-def _number(graph: Graph, x: str) -> str:
-    return graph.op("Cast", x, to=FLOAT)
+    seconds = graph.op("GreaterOrEqual", positions_of_tokens(graph), marks)
+    return graph.op("Cast", graph.op("Unsqueeze", seconds, graph.integers(0)), to=INT32)
 
 
 def _first(graph: Graph, table: str) -> str:

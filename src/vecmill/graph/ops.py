@@ -22,7 +22,7 @@ FUSED = "com.microsoft"
 
 INPUT = "ids"
 
-FLOAT, INT32, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL
+INT32, INT64, BOOL = TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL
 """Types of tensors."""
 
 Array = NDArray[np.float32 | np.int8 | np.uint8]
@@ -117,7 +117,7 @@ class Graph:
     def branch(self, body: Callable[[], str]) -> onnx.GraphProto:
         """The nodes that `body` emits as a graph within this one, whose tensors it sees."""
         outer, self._nodes = self._nodes, []
-        result = helper.make_tensor_value_info(body(), TensorProto.FLOAT, None)
+        result = helper.make_empty_tensor_value_info(body())
         nodes, self._nodes = self._nodes, outer
         return helper.make_graph(nodes, f"of_{result.name}", [], [result])
 
