@@ -9,7 +9,7 @@ from typing import Any
 
 from vecmill.asks import Answer, Ask, ModelInfo, Tokenized
 from vecmill.core import Request, Result
-from vecmill.errors import EngineFailed, MethodNotAllowed, TimedOut, Unauthorized, VecmillError
+from vecmill.errors import EngineFailed, MethodNotAllowed, Overloaded, TimedOut, Unauthorized, VecmillError
 
 INLINE_NUMBERS = 64 * 1024
 """Answers of up to this many numbers are encoded on the event loop: a few milliseconds at most."""
@@ -40,6 +40,19 @@ async def in_time(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> A
         return await asyncio.wait_for(answering, timeout_s)
     except TimeoutError:
         raise TimedOut(f"the request was not done within {timeout_s:g} s, the time that it had") from None
+
+
+LONGEST_PAUSE_S = 1.0
+"""A stream for which there is no room tries again at least this often."""
+
+
+async def with_patience(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """The answer to a part of a stream, which waits where a request would be refused."""
+    while True:
+        try:
+            return await ask()
+        except Overloaded as full:
+            await asyncio.sleep(min(full.retry_after_s, LONGEST_PAUSE_S))
 
 
 async def rendered(render: Callable[[Any, Any], bytes], body: object, result: Answer, encoding: Executor) -> bytes:

@@ -18,11 +18,12 @@ from vecmill.api.endpoint import error_response
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.openapi import Page
 from vecmill.api.ordered import in_order
-from vecmill.api.replies import UNEXPECTED, as_told, in_time
+from vecmill.api.replies import UNEXPECTED, as_told, in_time, with_patience
 from vecmill.api.spool import Spool
 from vecmill.api.trace import Trace, trace_of
+from vecmill.asks import Answer
 from vecmill.core import Caller, Result
-from vecmill.errors import MethodNotAllowed, Overloaded, ShuttingDown, UnsupportedMediaType, VecmillError
+from vecmill.errors import MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
@@ -41,9 +42,6 @@ UNDER_WAY = 4
 
 MOST_BYTES = 8_000_000_000
 """Of a body; what waits of it lies on disk."""
-
-LONGEST_PAUSE_S = 1.0
-"""A stream for which there is no room tries again at least this often."""
 
 
 STREAMS = {PATH: Page("Vectors of a list of any length, a line of JSON each", media_type=KIND, method="post")}
@@ -108,12 +106,15 @@ class Stream:
         trace.route = PATH
         began = False
 
-        async def emit(made: tuple[bytes, Trace]) -> None:
+        async def begin() -> None:
             nonlocal began
             if not began:
                 began = True
                 head = [(b"content-type", KIND.encode())]
                 await send({"type": "http.response.start", "status": 200, "headers": head})
+
+        async def emit(made: tuple[bytes, Trace]) -> None:
+            await begin()
             lines, part = made
             await send({"type": "http.response.body", "body": lines, "more_body": True})
             self._events(part.done(200))
@@ -131,10 +132,7 @@ class Stream:
             failure = UNEXPECTED
         else:
             trace.route = "" if began else PATH  # what it answered is told already
-            if not began:
-                await send(
-                    {"type": "http.response.start", "status": 200, "headers": [(b"content-type", KIND.encode())]}
-                )
+            await begin()
             await send({"type": "http.response.body", "body": b""})
             return
         if not began:
@@ -197,15 +195,13 @@ class Stream:
         ask = as_told(
             parse(EmbeddingsBody(input=[*texts], item_errors=True, **asked), incoming.headers), incoming.headers
         )
-        while True:
+
+        async def one() -> Answer:
             if self._registry.closed:
                 raise ShuttingDown("the server is shutting down and takes no new work")
-            try:
-                result: Any = await in_time(answer(ask, self._registry, caller), caller.timeout_s)
-            except Overloaded as full:
-                await asyncio.sleep(min(full.retry_after_s, LONGEST_PAUSE_S))
-            else:
-                return cast("Result", result)
+            return await in_time(answer(ask, self._registry, caller), caller.timeout_s)
+
+        return cast("Result", await with_patience(one))
 
 
 def fill(answered: Sequence[Answered], places: Sequence[int], result: Result, encoding: str | None) -> None:

@@ -11,16 +11,12 @@ from google.protobuf.message import Message
 
 from vecmill.api.grpc.messages import body_of
 from vecmill.api.grpc.rpcs import Rpc
-from vecmill.api.replies import as_told, in_time, rendered, result_headers
+from vecmill.api.replies import as_told, in_time, rendered, result_headers, with_patience
 from vecmill.api.trace import Trace
 from vecmill.asks import Answer, One
 from vecmill.core import Caller, Result
-from vecmill.errors import Overloaded
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
-
-LONGEST_PAUSE_S = 1.0
-"""A stream for which there is no room tries again at least this often."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,13 +66,9 @@ class Call:
             self.under_way -= 1
 
     async def _answer(self, ask: One, caller: Caller) -> Answer:
-        while True:
-            try:
-                return await answer(ask, self.registry, caller)
-            except Overloaded as full:
-                if not self.rpc.many:
-                    raise
-                await asyncio.sleep(min(full.retry_after_s, LONGEST_PAUSE_S))
+        if self.rpc.many:
+            return await with_patience(lambda: answer(ask, self.registry, caller))
+        return await answer(ask, self.registry, caller)
 
     async def render(self, body: object, result: Answer) -> bytes:
         """The bytes of an answer."""
