@@ -157,7 +157,7 @@ def refusals(one: Machine) -> list[dict[str, Any]]:
     rows = []
     for replicas, rule in ((1, SHARED), (4, SHARED), (4, "two choices")):
         for load in (0.9, 1.0, 1.1, 1.5):
-            full_fleet = replace(fleet(one, replicas, rule), limits=limits, retries=1)
+            full_fleet = replace(fleet(one, replicas, rule), limits=limits, manners=Manners(1))
             arrivals = texts(load * full * replicas, seconds)
             ledger = simulate(full_fleet, arrivals, seconds=seconds, warm_up_s=5.0)
             given_up = ledger.given_up.total() / (ledger.given_up.total() + ledger.ended.total())

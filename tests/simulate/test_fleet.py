@@ -79,7 +79,7 @@ def test_every_request_ends_once(router: str | None, seed: int) -> None:
         limits=replace(ANY, max_queue_tokens=8000),
         router=ROUTERS[router] if router else None,
         stale_s=0.05 * seed,
-        retries=seed,
+        manners=Manners(seed),
         faults=faults,
     )
     ledger = simulate(fleet, sorted(arrivals), seconds=seconds, seed=seed)
@@ -135,7 +135,7 @@ def test_who_comes_back_when_told_is_welcome() -> None:
     """A client that comes back when it was told to finds room, if not at once: overheads are not foretold."""
     arrivals = trace((0.0, "", 1.0, (10,) * 100) for _ in range(3))
     limits = Limits(batch_tokens=64, max_queue_tokens=2000)
-    ledger = simulate(Fleet(machines=[Machine(REAL)], limits=limits, retries=4), arrivals, seconds=2.0)
+    ledger = simulate(Fleet(machines=[Machine(REAL)], limits=limits, manners=Manners(4)), arrivals, seconds=2.0)
     assert 1 <= ledger.refusals.total() <= 4
     assert ledger.ended.total() == 3
 

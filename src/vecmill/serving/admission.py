@@ -1,14 +1,37 @@
-"""Whether a request may join a queue: refused at once, with the time to come back, rather than late."""
+"""Whether a request may join a queue: refused at once, with the time to come back, rather than late.
+
+Who is refused has a place in a line: a time at which there will be room, of which others are kept out. As not all come
+back, the line is as long as those are who will, by what the ones before them did; nobody waits for the others.
+"""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from vecmill.errors import Overloaded
 
-LONGEST_S = 30.0
-"""Nobody is asked to stay away for longer than this beyond the queue itself: who was refused may not come back."""
+LONGEST_S = 600.0
+"""Nobody is asked to stay away for longer than this beyond the queue itself."""
+
+ANYBODY = 0.5
+"""Where no more than this part of the room is taken, the line does not count: not all come, and none is to stand idle."""
+
+LEAST_S = 0.02
+"""Nobody is told to come back sooner."""
+
+SLACK = 1.1
+"""Who comes in time is let in up to so many times the longest wait: predictions are not exact."""
+
+KEPT_S = 1.0
+"""Room is kept for so long for who is late; whole seconds are what many clients read of the time that they are told."""
+
+MOST_PLACES = 50_000
+"""Who is refused beyond these has no place, and is told the end of the line."""
+
+MEMORY = 0.03
+"""Weight of the last one in the part that comes back, of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +41,7 @@ class Limits:
     Attributes:
         batch_tokens: Most tokens of a micro-batch.
         max_queue_tokens: Most tokens that may wait.
-        max_wait_s: Longest predicted time for all that waits, beyond which nothing more may.
+        max_wait_s: Longest predicted time until all is done that waits and runs, a new request's own work with it.
         stall_s: Seconds after which a batch may count as stalled; 0 never.
     """
 
@@ -28,11 +51,47 @@ class Limits:
     stall_s: float = 0.0
 
 
-class Admission:
-    """The door of one queue.
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is there already.
 
-    Who is refused is told when there will be room for it, after those who were told so before: if all came back as soon
-    as one finds room, all but one would be refused again. That room is not kept: who comes and finds some has it.
+    Attributes:
+        tokens: That wait.
+        waiting_s: Predicted seconds of what waits.
+        all_s: The same with what runs.
+    """
+
+    tokens: int
+    waiting_s: float
+    all_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks.
+
+    Attributes:
+        tokens: Of the request, or about so many.
+        takes_s: Predicted seconds of them.
+        who: The same when it comes back; None has no place in the line.
+    """
+
+    tokens: int
+    takes_s: float
+    who: Hashable = None
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    who: Hashable
+    due: float
+    takes_s: float
+    told: bool
+    near: bool = False
+
+
+class Admission:
+    """The door of one queue. O(log places) a request; not thread-safe.
 
     Args:
         limits: Of the queue.
@@ -42,37 +101,124 @@ class Admission:
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._clock = clock
-        self._promised = 0.0  # when the room that was promised last will be filled
+        self._places: dict[Hashable, _Place] = {}
+        self._line: list[tuple[float, int, _Place]] = []  # by their time
+        self._near: list[tuple[float, int, _Place]] = []  # whose time has come
+        self._far_s = 0.0
+        self._near_s = 0.0
+        self._given = 0
+        self._seen = 0
+        self._return = 1.0
+        self._again = 0.0
 
-    def admit(self, tokens: int, *, waiting: int, waiting_s: float, about: int = 0) -> None:
-        """Let so many more tokens wait; an empty queue takes anything.
+    def admit(self, asking: Asking, ahead: Ahead, *, joins: bool = True) -> None:
+        """Let a request join; an empty queue takes anything.
 
         Args:
-            tokens: Of the request.
-            waiting: Tokens that wait already.
-            waiting_s: Predicted seconds that they take.
-            about: What `tokens` will be, where nobody has counted them yet and it is 0.
+            asking: Who asks.
+            ahead: What is there already.
+            joins: Whether it joins now; if not, room is kept for it as for one that was told to come now.
 
         Raises:
             Overloaded: With the seconds after which there will be room.
         """
-        if not waiting:
-            return
-        if waiting + tokens > self.limits.max_queue_tokens:
-            excess = min(waiting + tokens - self.limits.max_queue_tokens, waiting)
-            limit = self.limits.max_queue_tokens
-            message = f"{waiting} tokens wait and {tokens} more would pass the limit of {limit}"
-            room_s = excess / waiting * waiting_s
-        elif waiting_s > self.limits.max_wait_s:
-            message = f"what waits takes {waiting_s:.1f} s, more than the limit of {self.limits.max_wait_s:g} s"
-            room_s = waiting_s - self.limits.max_wait_s
-        else:
-            return
-        raise Overloaded(message, retry_after_s=self._promise(room_s, max(tokens, about) / waiting * waiting_s))
-
-    def _promise(self, room_s: float, takes_s: float) -> float:
-        """Seconds until there is room that nobody else was promised, for a request that takes so long."""
         now = self._clock()
-        at = max(now + room_s, min(self._promised, now + room_s + LONGEST_S))
-        self._promised = at + takes_s
-        return at - now
+        place = self._places.get(asking.who) if self._places else None
+        if self.is_open(asking, ahead):
+            if place is not None:
+                self._leave(place, came=True)
+            if not joins and ahead.tokens:
+                self._enter(asking, now, told=False)
+            return
+        if place is None:
+            due = now + self._over_s(asking, ahead, self._line_s)
+            due = min(due, now + ahead.all_s + LONGEST_S)
+            self._enter(asking, due)
+        else:
+            due = place.due
+            if due <= now:  # it came in time, and what is ahead takes longer than was thought
+                due = max(now + ahead.all_s - self.limits.max_wait_s, self._again)
+                self._again = due + asking.takes_s
+                self._leave(place, came=True)
+                self._enter(asking, due)
+        raise Overloaded(self._why(asking, ahead), retry_after_s=max(due - now, LEAST_S))
+
+    def is_open(self, asking: Asking, ahead: Ahead) -> bool:
+        """Whether a request would be let in now; nothing comes of asking."""
+        self._pass(self._clock())
+        if not ahead.tokens:
+            return True
+        if asking.who in self._places and self._places[asking.who].near:
+            return ahead.all_s <= SLACK * self.limits.max_wait_s and self._fits(asking, ahead)
+        if self._over_s(asking, ahead, 0.0, part=ANYBODY) <= 0.0:
+            return True
+        return asking.who not in self._places and self._over_s(asking, ahead, self._line_s) <= 0.0
+
+    @property
+    def _line_s(self) -> float:
+        """Predicted seconds of those in line who will come."""
+        return self._return * (self._near_s + self._far_s)
+
+    def _fits(self, asking: Asking, ahead: Ahead) -> bool:
+        return not ahead.tokens or ahead.tokens + asking.tokens <= self.limits.max_queue_tokens
+
+    def _over_s(self, asking: Asking, ahead: Ahead, kept_s: float, part: float = 1.0) -> float:
+        """Seconds until there is room beside what is kept for others; none or less where there is."""
+        over_s = ahead.all_s + kept_s + asking.takes_s - part * self.limits.max_wait_s
+        if ahead.tokens:
+            excess = ahead.tokens + asking.tokens - part * self.limits.max_queue_tokens
+            over_s = max(over_s, excess * ahead.waiting_s / ahead.tokens + kept_s)
+            over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
+        return over_s
+
+    def _why(self, asking: Asking, ahead: Ahead) -> str:
+        if not self._fits(asking, ahead):
+            limit = self.limits.max_queue_tokens
+            return f"{ahead.tokens} tokens wait and {asking.tokens} more would pass the limit of {limit}"
+        if ahead.all_s + asking.takes_s > self.limits.max_wait_s:
+            total_s, limit_s = ahead.all_s + asking.takes_s, self.limits.max_wait_s
+            return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
+        return "what room there is is kept for those who were told to come back for it"
+
+    def _enter(self, asking: Asking, due: float, *, told: bool = True) -> None:
+        """Keep room for who asks, from a time on."""
+        if asking.who is None or len(self._places) >= MOST_PLACES:
+            return
+        place = self._places[asking.who] = _Place(asking.who, due, asking.takes_s, told)
+        self._given += 1
+        self._far_s += place.takes_s
+        heappush(self._line, (due, self._given, place))
+
+    def _leave(self, place: _Place, *, came: bool) -> None:
+        """A place is given up; it stays in its list, for nobody."""
+        del self._places[place.who]
+        if place.near:
+            self._near_s -= place.takes_s
+        else:
+            self._far_s -= place.takes_s
+        place.takes_s = 0.0
+        if place.told:
+            self._seen += 1
+            self._return += max(MEMORY, 1 / (self._seen + 1)) * (came - self._return)
+        if not self._places:
+            self._near_s = self._far_s = 0.0
+            self._line.clear()
+            self._near.clear()
+
+    def _pass(self, now: float) -> None:
+        """Time has gone by: whose time has come are near, who has not come by then is not waited for."""
+        while self._line and self._line[0][0] <= now:
+            due, number, place = heappop(self._line)
+            if self._places.get(place.who) is place:
+                place.near = True
+                self._far_s -= place.takes_s
+                self._near_s += place.takes_s
+                heappush(self._near, (due, number, place))
+        while self._near and self._near[0][0] + KEPT_S <= now:
+            _, _, place = heappop(self._near)
+            if self._places.get(place.who) is place:
+                self._leave(place, came=False)
+        while self._line and self._places.get(self._line[0][2].who) is not self._line[0][2]:
+            heappop(self._line)
+        while self._near and self._places.get(self._near[0][2].who) is not self._near[0][2]:
+            heappop(self._near)

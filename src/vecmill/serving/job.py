@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,12 +33,13 @@ class Work:
         items: Taken and not yet answered.
         running: Of these, what the engine was given last.
         began: When the batch that runs began, by the monotonic clock; 0 between batches.
+        held: When the batch in hand was taken, by the same clock.
         expected_s: What the batch in hand should take.
         part_s: What the largest part of it costs that is one request's.
         abandoned: The thread was given up: whatever it still does is for nobody.
     """
 
-    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "items", "part_s", "running")
+    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "held", "items", "part_s", "running")
 
     def __init__(self, engines: Engines, *, express: bool = False) -> None:
         self.express = express
@@ -46,6 +48,7 @@ class Work:
         self.items: list[Item[Job]] = []
         self.running: list[Item[Job]] = []
         self.began = 0.0
+        self.held = 0.0
         self.expected_s = 0.0
         self.part_s = 0.0
         self.abandoned = False
@@ -61,9 +64,14 @@ class Work:
         """These were taken, perhaps none."""
         self.items = items
         if items:
+            self.held = time.monotonic()
             length = sum(len(item.ids) for item in items) / len(items)
             self.expected_s = cost.seconds(len(items), length)
             self.part_s = max(Counter(id(item.owner) for item in items).values()) * cost.price(length)
+
+    def left_s(self, now: float) -> float:
+        """Predicted seconds until the batch in hand is done."""
+        return max(0.0, self.held + self.expected_s - now) if self.items else 0.0
 
     def most(self, lanes: Sequence["Work"]) -> float:
         """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""

@@ -9,19 +9,20 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
 from vecmill.errors import EngineFailed, EngineLost, RequestError, ShuttingDown
-from vecmill.serving.admission import Admission, Limits
+from vecmill.serving.admission import Admission, Ahead, Asking, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
+from vecmill.serving.pace import Pace
 from vecmill.serving.scheduler import Item, Scheduler
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Runner:
         self._name = name
         self._widths = widths
         self._admission = Admission(limits)
+        self._pace = Pace()
         self.cost = cost or CostModel(batch_s=math.inf)
         room, knee = (self.cost.room, self.cost.knee) if cost else (None, None)
         self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee)
@@ -103,8 +105,8 @@ class Runner:
 
     @property
     def waiting_s(self) -> float:
-        """Predicted seconds of all that waits."""
-        return self._queue.waiting_cost / self._engines.lanes
+        """Predicted seconds until all is done that waits and runs."""
+        return self._ahead().all_s
 
     def submit(
         self,
@@ -116,6 +118,7 @@ class Runner:
         tenant: str = "",
         share: float = 1.0,
         weight: float = 1.0,
+        who: Hashable = None,
     ) -> Job:
         """Queue the inputs of one request. Thread-safe.
 
@@ -127,6 +130,7 @@ class Runner:
             tenant: Whose request it is.
             share: The tenant's weight beside other tenants.
             weight: The request's weight beside the tenant's others.
+            who: Names the request, the same when it comes back after a refusal; None is nobody that was refused.
 
         Raises:
             Overloaded: Too much waits already.
@@ -137,19 +141,32 @@ class Runner:
         with self._lock:
             if self._refusal is not None:
                 raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
-            self.admit(sum(map(len, rows)))
+            self.admit([len(ids) for ids in rows], who)
             self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
             self._call(len(rows))
         job.at_end(self._forget)
         return job
 
-    def admit(self, tokens: int = 0, about: int = 0) -> None:
-        """Let so many more tokens wait, or about so many.
+    def admit(self, lengths: Sequence[int], who: Hashable = None, *, joins: bool = True) -> None:
+        """Let inputs of these lengths wait, or of about these, now or when they are ready.
 
         Raises:
             Overloaded: Too much waits already.
         """
-        self._admission.admit(tokens, waiting=self.waiting_tokens, waiting_s=self.waiting_s, about=about)
+        work_s = sum(self._queue.cost_of(length) for length in lengths)
+        with self._lock:
+            asking = Asking(sum(lengths), self._pace.seconds(work_s, self._engines.lanes), who)
+            self._admission.admit(asking, self._ahead(), joins=joins)
+
+    def _ahead(self) -> Ahead:
+        """What a new request finds."""
+        now, lanes, waiting_s = time.monotonic(), self._engines.lanes, self._queue.waiting_cost
+        in_hand_s = sum(work.left_s(now) for work in self._lanes)
+        return Ahead(
+            self._queue.waiting_tokens,
+            self._pace.seconds(waiting_s, lanes),
+            self._pace.seconds(waiting_s + in_hand_s, lanes),
+        )
 
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
@@ -216,7 +233,7 @@ class Runner:
         with self._lock:
             while self._refusal is None and not work.abandoned:
                 work.use(self._engines)
-                work.hold(self._queue.take(work.most(self._lanes)), self.cost)
+                work.hold(self._take(work.most(self._lanes)), self.cost)
                 if work.items:
                     self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
@@ -224,6 +241,13 @@ class Runner:
                     return list(work.items)
                 (self._wake_express if work.express else self._wake).wait()
         return []
+
+    def _take(self, most: float) -> list[Item[Job]]:
+        before_s = self._queue.waiting_cost
+        if items := self._queue.take(most):
+            left = self._queue.waiting_cost
+            self._pace.took(before_s - left, time.monotonic(), self._engines.lanes, more=self._queue.waiting_items > 0)
+        return items
 
     def _call(self, inputs: int) -> None:
         """Wake lanes for new inputs; the express lane only where all others are busy. The lock is held."""

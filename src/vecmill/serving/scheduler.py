@@ -194,6 +194,11 @@ class Scheduler(Generic[OwnerT]):
         _tidy(self._lines, length)
         return batch
 
+    def cost_of(self, length: int) -> float:
+        """What an input of a length costs, as `waiting_cost` counts it."""
+        alike = self._alike(max(1, length))
+        return length * self._price(alike) / alike
+
     def room(self, length: int) -> int:
         """Most rows of a length in a micro-batch, where some are of a long request."""
         return self._bounded(self._most, length)

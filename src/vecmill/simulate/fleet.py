@@ -1,6 +1,6 @@
 """Replicas behind a router: what becomes of a load.
 
-A request that is refused comes back when it was told to, if it comes back at all. A replica that is lost takes its
+A request that is refused comes back as its manners are. A replica that is lost takes its
 queue with it, and the router sends what was there to others, to begin anew; one queue for all loses what ran.
 """
 
@@ -19,6 +19,7 @@ from vecmill.serving.scheduler import Item
 from vecmill.simulate.arrivals import Arrival, Clients
 from vecmill.simulate.clock import Clock
 from vecmill.simulate.ledger import Ledger
+from vecmill.simulate.refused import Manners, Told
 from vecmill.simulate.routers import Router, View
 from vecmill.simulate.station import Lane, Machine, Request, Station
 
@@ -49,16 +50,18 @@ class Fleet:
         limits: Of each queue and its batches.
         router: Chooses a replica; None for one queue that all take from.
         stale_s: Age of what the router sees is at most this; 0 is what is so now.
-        retries: How often a refused request comes back, when it was told to.
+        manners: Of those who are refused.
         faults: In any order.
+        follow: One of so many refusals is compared with what would have been right; 0 none.
     """
 
     machines: Sequence[Machine]
     limits: Limits
     router: Router | None = None
     stale_s: float = 0.0
-    retries: int = 0
+    manners: Manners = Manners()
     faults: Sequence[Fault] = ()
+    follow: int = 0
 
 
 def simulate(
@@ -80,7 +83,8 @@ def simulate(
         warm_up_s: Requests that come before that are served and not counted.
         seed: For chance.
     """
-    run = _Run(fleet, clients, Ledger(warm_up_s, seconds, sum(one.lanes for one in fleet.machines)), seed)
+    lanes = sum(one.lanes for one in fleet.machines)
+    run = _Run(fleet, clients, Ledger(warm_up_s, seconds, lanes, Told(fleet.follow)), seed)
     run.start(iter(arrivals))
     run.clock.run()
     return run.ledger
@@ -124,7 +128,7 @@ class _Run:
             self.clock.at(arrival.time, partial(self._arrive, arrival, arrivals))
 
     def _arrive(self, arrival: Arrival, arrivals: Iterator[Arrival]) -> None:
-        self._route(Request(arrival, self.clock.now))
+        self._route(self._request(arrival))
         self._next(arrivals)
 
     def _ask_again(self, clients: Clients, after_s: float) -> None:
@@ -132,7 +136,10 @@ class _Run:
         time = self.clock.now + after_s + think_s
         if time < self.ledger.seconds:
             arrival = Arrival(time, clients.kind, clients.kind.lengths(self._rng))
-            self.clock.at(time, lambda: self._route(Request(arrival, time)))
+            self.clock.at(time, lambda: self._route(self._request(arrival)))
+
+    def _request(self, arrival: Arrival) -> Request:
+        return Request(arrival, self.clock.now, self._fleet.manners.visit(self._rng))
 
     def _route(self, request: Request, *, again: bool = False) -> None:
         """Send a request somewhere; one that was accepted before is not refused."""
@@ -145,16 +152,19 @@ class _Run:
             if not again:
                 station.admit(request)
         except Overloaded as refusal:
-            self._refused(request, refusal.retry_after_s)
+            self._refused(request, station, refusal.retry_after_s)
             return
+        request.visit.inside = self.clock.now
         self.ledger.admitted(request)
         station.add(request)
 
-    def _refused(self, request: Request, retry_after_s: float) -> None:
+    def _refused(self, request: Request, station: Station, retry_after_s: float) -> None:
         self.ledger.refused_once(request)
-        if request.tries <= self._fleet.retries:
-            again = Request(request.arrival, request.since, request.tries + 1)
-            self.clock.after(retry_after_s, partial(self._route, again))
+        self.ledger.told.follow(self.clock, request.visit, retry_after_s, partial(station.is_open, request))
+        after_s = self._fleet.manners.after_s(request.visit, request.tries, retry_after_s)
+        if after_s < math.inf:
+            again = Request(request.arrival, request.since, request.visit, request.tries + 1)
+            self.clock.after(after_s, partial(self._route, again))
             return
         self.ledger.gave_up(request)
         if clients := self._clients.get(request.arrival.kind):
@@ -207,7 +217,7 @@ class _Run:
             self._seen(number, up=False)
             for request in station.clear():
                 self.ledger.redone += request.begun
-                self._route(Request(request.arrival, request.since, request.tries), again=True)
+                self._route(Request(request.arrival, request.since, request.visit, request.tries), again=True)
         if fault.back_s < math.inf:
             start_s = self._fleet.machines[fault.replica].start_s
             self.clock.after(fault.back_s + start_s, partial(self._begin, fault.replica))

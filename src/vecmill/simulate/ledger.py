@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from vecmill.simulate.refused import Told
 from vecmill.simulate.station import Lane, Request
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
@@ -18,7 +19,9 @@ class Ledger:
         warm_up_s: Requests that came earlier are not in `latencies_s`.
         seconds: Work is counted until then.
         lanes: Lanes of all replicas, the express lanes not counted.
+        told: When refused requests were told to come back.
         latencies_s: Seconds from the first asking to the answer, in order of answers.
+        answer_s: The same from when each was admitted, all of them.
         ended: Requests that were done.
         inputs: Inputs of requests that were done by `seconds`.
         refusals: Refusals; one request may have several.
@@ -35,7 +38,9 @@ class Ledger:
     warm_up_s: float
     seconds: float
     lanes: int
+    told: Told
     latencies_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    answer_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     ended: Counter[str] = field(default_factory=Counter)
     inputs: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
@@ -100,6 +105,7 @@ class Ledger:
         """A request was answered."""
         kind = request.arrival.kind.name
         self.ended[kind] += 1
+        self.answer_s[kind].append(now - request.visit.inside)
         if now <= self.seconds:
             self.inputs[kind] += len(request.arrival.lengths)
         if request.since >= self.warm_up_s:

@@ -3,6 +3,7 @@
 Lanes take as those of `vecmill.serving.runner` do. A batch takes what the replica's cost model says, times chance.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,14 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.serving.admission import Admission, Limits
+from vecmill.serving.admission import Admission, Ahead, Asking, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.job import EXPRESS
+from vecmill.serving.pace import Pace
 from vecmill.serving.scheduler import Item, Owner, Scheduler
 from vecmill.simulate.arrivals import Arrival
 from vecmill.simulate.clock import Clock
+from vecmill.simulate.refused import Visit
 
 Chance = Callable[[Random], float]
 
@@ -61,17 +64,19 @@ class Request(Owner):
         arrival: What was asked.
         since: When it was first asked.
         tries: How often it was, refusals counted.
+        visit: The same each time.
         missing: Inputs that are not done.
         begun: Whether any ran.
     """
 
-    __slots__ = ("arrival", "begun", "missing", "since", "tries")
+    __slots__ = ("arrival", "begun", "missing", "since", "tries", "visit")
 
-    def __init__(self, arrival: Arrival, since: float, tries: int = 1) -> None:
+    def __init__(self, arrival: Arrival, since: float, visit: Visit, tries: int = 1) -> None:
         super().__init__()
         self.arrival = arrival
         self.since = since
         self.tries = tries
+        self.visit = visit
         self.missing = len(arrival.lengths)
         self.begun = False
 
@@ -103,6 +108,10 @@ class Lane:
     alone: bool = False
     expected_s: float = 0.0
     part_s: float = 0.0
+
+    def left_s(self, now: float) -> float:
+        """Predicted seconds until the batch in hand is done."""
+        return max(0.0, self.began + self.expected_s - now)
 
 
 class Station:
@@ -144,14 +153,14 @@ class Station:
         self.present: dict[Request, None] = {}
         self._idle: dict[Lane, None] = {}
         self._idle_express: dict[Lane, None] = {}
+        self._busy: dict[Lane, None] = {}
         self._working = 0
-        self._batches = 0
-        self._hand_s = 0.0
+        self._pace = Pace()
 
     @property
     def wait_s(self) -> float:
         """Predicted seconds until all that is here is done."""
-        return (self.queue.waiting_cost + self._hand_s) / max(1, self._working)
+        return self._ahead().all_s
 
     def admit(self, request: Request) -> None:
         """Refuse what the queue cannot take.
@@ -159,9 +168,32 @@ class Station:
         Raises:
             Overloaded: Too much waits already.
         """
-        queue = self.queue
-        waiting_s = queue.waiting_cost / max(1, self._working)
-        self._admission.admit(sum(request.arrival.lengths), waiting=queue.waiting_tokens, waiting_s=waiting_s)
+        self._admission.admit(self._asking(request), self._ahead())
+
+    def is_open(self, request: Request) -> bool:
+        """Whether it would be admitted now."""
+        return self._admission.is_open(self._asking(request), self._ahead())
+
+    def _asking(self, request: Request) -> Asking:
+        lengths = request.arrival.lengths
+        work_s = sum(self.queue.cost_of(length) for length in lengths)
+        return Asking(sum(lengths), self._pace.seconds(work_s, self._working), request.visit)
+
+    def _ahead(self) -> Ahead:
+        now, waiting_s = self._clock.now, self.queue.waiting_cost
+        in_hand_s = sum(lane.left_s(now) for lane in self._busy)
+        return Ahead(
+            self.queue.waiting_tokens,
+            self._pace.seconds(waiting_s, self._working),
+            self._pace.seconds(waiting_s + in_hand_s, self._working),
+        )
+
+    def _take(self, most: float = math.inf) -> list[Item[Request]]:
+        before_s = self.queue.waiting_cost
+        if items := self.queue.take(most):
+            done_s, more = before_s - self.queue.waiting_cost, self.queue.waiting_items > 0
+            self._pace.took(done_s, self._clock.now, self._working, more=more)
+        return items
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -216,10 +248,10 @@ class Station:
     def _feed_lanes(self) -> None:
         while self.queue.waiting_items and self._idle:
             lane, _ = self._idle.popitem()
-            self._run(lane, self.queue.take())
+            self._run(lane, self._take())
         for lane in list(self._idle_express) if self.queue.waiting_items and self._idle_express else ():
             beside = [other.part_s for other in self.lanes[lane.replica] if not other.express]
-            if not (items := self.queue.take(min(beside) / EXPRESS)):
+            if not (items := self._take(min(beside) / EXPRESS)):
                 return
             del self._idle_express[lane]
             self._run(lane, items)
@@ -229,8 +261,7 @@ class Station:
         lane.items, lane.began = items, self._clock.now
         lane.expected_s = self.cost.seconds(len(items), length)
         lane.part_s = max(Counter(item.owner for item in items).values()) * self.cost.price(length)
-        self._batches += 1
-        self._hand_s += lane.expected_s
+        self._busy[lane] = None
         busy = sum(bool(other.items) for other in self.lanes[lane.replica])
         lane.alone = busy == 1 and not self.queue.waiting_items
         rate = machine.wide if lane.alone else min(1.0, machine.lanes / busy)
@@ -258,8 +289,7 @@ class Station:
 
     def _let_go(self, lane: Lane) -> None:
         lane.items = []
-        self._batches -= 1
-        self._hand_s = self._hand_s - lane.expected_s if self._batches else 0.0
+        self._busy.pop(lane, None)
 
 
 @cache
