@@ -18,13 +18,16 @@ LONGEST_S = 600.0
 ANYBODY = 0.5
 """Where no more than this part of the room is taken, the line does not count: not all come, and none is to stand idle."""
 
+PRUDENCE = 1.04
+"""A time that is told is so many times what is predicted: who comes a little late finds room, who comes early does not."""
+
 LEAST_S = 0.02
 """Nobody is told to come back sooner."""
 
 SLACK = 1.1
 """Who comes in time is let in up to so many times the longest wait: predictions are not exact."""
 
-KEPT_S = 1.0
+KEPT_S = 1.5
 """Room is kept for so long for who is late; whole seconds are what many clients read of the time that they are told."""
 
 MOST_PLACES = 50_000
@@ -87,6 +90,7 @@ class _Place:
     due: float
     takes_s: float
     told: bool
+    again: bool
     near: bool = False
 
 
@@ -128,51 +132,57 @@ class Admission:
             if place is not None:
                 self._leave(place, came=True)
             if not joins and ahead.tokens:
-                self._enter(asking, now, told=False)
+                self._enter(asking, now, told=False, again=True)
             return
         if place is None:
-            due = now + self._over_s(asking, ahead, self._line_s)
+            due = now + PRUDENCE * self._over_s(asking, ahead, self._line_s)
             due = min(due, now + ahead.all_s + LONGEST_S)
             self._enter(asking, due)
         else:
             due = place.due
             if due <= now:  # it came in time, and what is ahead takes longer than was thought
-                due = max(now + ahead.all_s - self.limits.max_wait_s, self._again)
+                due = max(now + self._over_s(asking, ahead, 0.0), self._again)
                 self._again = due + asking.takes_s
                 self._leave(place, came=True)
-                self._enter(asking, due)
+                self._enter(asking, due, again=True)
         raise Overloaded(self._why(asking, ahead), retry_after_s=max(due - now, LEAST_S))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody is in line."""
+        return bool(self._places)
 
     def is_open(self, asking: Asking, ahead: Ahead) -> bool:
         """Whether a request would be let in now; nothing comes of asking."""
-        self._pass(self._clock())
+        self._pass(now := self._clock())
         if not ahead.tokens:
             return True
-        if asking.who in self._places and self._places[asking.who].near:
-            return ahead.all_s <= SLACK * self.limits.max_wait_s and self._fits(asking, ahead)
-        if self._over_s(asking, ahead, 0.0, part=ANYBODY) <= 0.0:
-            return True
-        return asking.who not in self._places and self._over_s(asking, ahead, self._line_s) <= 0.0
+        if (place := self._places.get(asking.who)) is not None:
+            first = place.again or self._again <= now
+            return place.near and first and self._fits(asking, ahead, SLACK)
+        little = max(ahead.all_s / self.limits.max_wait_s, ahead.tokens / self.limits.max_queue_tokens) <= ANYBODY
+        return self._over_s(asking, ahead, self._return * self._near_s if little else self._line_s) <= 0.0
 
     @property
     def _line_s(self) -> float:
         """Predicted seconds of those in line who will come."""
         return self._return * (self._near_s + self._far_s)
 
-    def _fits(self, asking: Asking, ahead: Ahead) -> bool:
-        return not ahead.tokens or ahead.tokens + asking.tokens <= self.limits.max_queue_tokens
+    def _fits(self, asking: Asking, ahead: Ahead, slack: float = 1.0) -> bool:
+        in_time = ahead.all_s + asking.takes_s <= slack * self.limits.max_wait_s
+        return in_time and ahead.tokens + asking.tokens <= self.limits.max_queue_tokens
 
-    def _over_s(self, asking: Asking, ahead: Ahead, kept_s: float, part: float = 1.0) -> float:
+    def _over_s(self, asking: Asking, ahead: Ahead, kept_s: float) -> float:
         """Seconds until there is room beside what is kept for others; none or less where there is."""
-        over_s = ahead.all_s + kept_s + asking.takes_s - part * self.limits.max_wait_s
+        over_s = ahead.all_s + kept_s + asking.takes_s - self.limits.max_wait_s
         if ahead.tokens:
-            excess = ahead.tokens + asking.tokens - part * self.limits.max_queue_tokens
+            excess = ahead.tokens + asking.tokens - self.limits.max_queue_tokens
             over_s = max(over_s, excess * ahead.waiting_s / ahead.tokens + kept_s)
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 
     def _why(self, asking: Asking, ahead: Ahead) -> str:
-        if not self._fits(asking, ahead):
+        if ahead.tokens + asking.tokens > self.limits.max_queue_tokens:
             limit = self.limits.max_queue_tokens
             return f"{ahead.tokens} tokens wait and {asking.tokens} more would pass the limit of {limit}"
         if ahead.all_s + asking.takes_s > self.limits.max_wait_s:
@@ -180,11 +190,11 @@ class Admission:
             return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
         return "what room there is is kept for those who were told to come back for it"
 
-    def _enter(self, asking: Asking, due: float, *, told: bool = True) -> None:
+    def _enter(self, asking: Asking, due: float, *, told: bool = True, again: bool = False) -> None:
         """Keep room for who asks, from a time on."""
         if asking.who is None or len(self._places) >= MOST_PLACES:
             return
-        place = self._places[asking.who] = _Place(asking.who, due, asking.takes_s, told)
+        place = self._places[asking.who] = _Place(asking.who, due, asking.takes_s, told, again)
         self._given += 1
         self._far_s += place.takes_s
         heappush(self._line, (due, self._given, place))

@@ -9,6 +9,7 @@ from vecmill.model.tokens import Tokens
 from vecmill.serving.cache import Cache, Key, Plan, plan
 from vecmill.serving.inflight import InFlight
 from vecmill.serving.job import Job
+from vecmill.serving.prepared import identity
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import Steps, Wait
 from vecmill.serving.store import WAIT_S, ResultStore
@@ -139,6 +140,7 @@ class Asking:
             tenant=caller.tenant,
             share=caller.share,
             weight=caller.weight,
+            who=identity(request, caller),
         )
 
 

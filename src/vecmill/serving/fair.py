@@ -4,9 +4,14 @@ A flow's clock starts at the present and runs ahead by what it is served, divide
 by what is served, divided by the weights of all that wait. The turn is of the flow whose clock would be least after it:
 so one that comes late, or wants little, goes before the rest of one that has had much, and a stream of them does not
 starve it, as its clock stands still meanwhile.
+
+That has no end for one that wants much while others come that want little. So from where others were served so much
+since it came, the one that has waited longest has every other turn.
 """
 
 import heapq
+import math
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 
@@ -20,11 +25,12 @@ class Flow:
         ahead: What its next turn will cost; 0 where that is not known.
     """
 
-    __slots__ = ("ahead", "clock", "turn", "waits", "weight")
+    __slots__ = ("ahead", "came", "clock", "turn", "waits", "weight")
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
         self.ahead = 0.0
+        self.came = 0.0
         self.clock = 0.0
         self.turn = 0
         self.waits = False
@@ -36,14 +42,21 @@ FlowT = TypeVar("FlowT", bound=Flow)
 class Fair(Generic[FlowT]):
     """Whose turn it is. O(log flows) a turn.
 
+    Args:
+        patience: What may be served from a flow's coming on before it has every other turn.
+
     Attributes:
         waiting: How many flows wait.
     """
 
-    __slots__ = ("_heap", "_now", "_served", "_turns", "_weights", "waiting")
+    __slots__ = ("_all", "_heap", "_line", "_now", "_owed", "_patience", "_served", "_turns", "_weights", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = math.inf) -> None:
         self.waiting = 0
+        self._patience = patience
+        self._line: OrderedDict[FlowT, None] = OrderedDict()
+        self._all = 0.0
+        self._owed = 0.0  # to the one that has waited longest
         self._now = 0.0
         self._served = 0.0
         self._weights = 0.0
@@ -55,11 +68,15 @@ class Fair(Generic[FlowT]):
         flow.waits = True
         self.waiting += 1
         self._weights += flow.weight
+        if self._patience < math.inf:
+            flow.came = self._all
+            self._line[flow] = None
         self._set(flow, max(flow.clock, self._now))
 
     def leave(self, flow: FlowT) -> None:
         """The flow has nothing more to be served."""
         flow.waits = False
+        self._line.pop(flow, None)
         self.waiting -= 1
         self._weights = self._weights - flow.weight if self.waiting else 0.0
         if not self.waiting:
@@ -68,10 +85,20 @@ class Fair(Generic[FlowT]):
     def charge(self, flow: FlowT, cost: float) -> None:
         """The flow is served, whether or not it was its turn."""
         self._served += cost
+        if self._patience < math.inf:
+            longest = self._longest()
+            self._all += cost
+            self._owed += 0.0 if longest is None else cost if flow is not longest else -cost
         self._set(flow, flow.clock + cost / flow.weight)
 
-    def first(self) -> FlowT | None:
-        """Whose turn it is; None where nobody waits."""
+    def first(self, *, patiently: bool = True) -> FlowT | None:
+        """Whose turn it is; None where nobody waits.
+
+        Args:
+            patiently: Whether it may be that of one that has waited long.
+        """
+        if patiently and self._owed > 0.0 and (longest := self._longest()) is not None:
+            return longest
         if self._served:
             self._now += self._served / (self._weights or 1.0)
             self._served = 0.0
@@ -81,6 +108,14 @@ class Fair(Generic[FlowT]):
             if flow.waits and flow.turn == turn:
                 return flow
             heapq.heappop(heap)  # charged since, or gone
+        return None
+
+    def _longest(self) -> FlowT | None:
+        """Who has waited longest, if that is too long."""
+        longest = next(iter(self._line), None)
+        if longest is not None and self._all - longest.came > self._patience:
+            return longest
+        self._owed = 0.0
         return None
 
     def is_ahead(self, flow: FlowT) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
-from vecmill.core import DENSE, Input, Options, Pair, Request
+from vecmill.core import DENSE, Caller, Input, Options, Pair, Request
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, RequestError, TooManyInputs, WrongTask
 from vecmill.model.chunks import Chunk, split
 from vecmill.model.late import DOCUMENT, QUERY
@@ -124,9 +124,9 @@ class Preparing:
             time.perf_counter() - started,
         )
 
-    def guess(self, request: Request) -> int:
-        """About how many tokens the inputs have, without reading them."""
-        return sum(min(1 + _chars(one) // A_TOKEN, self.spec.max_tokens) for one in request.inputs)
+    def guess(self, request: Request) -> list[int]:
+        """About how many tokens each input has, without reading it."""
+        return [min(1 + _chars(one) // A_TOKEN, self.spec.max_tokens) for one in request.inputs]
 
     def _check(self, request: Request) -> None:
         for output in request.outputs:
@@ -279,6 +279,11 @@ def kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[N
 def is_small(request: Request) -> bool:
     """Whether a request is tokenised where it arrives."""
     return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
+
+
+def identity(request: Request, caller: Caller) -> int:
+    """The same for a request that comes back after a refusal: of the same tenant, with the same inputs."""
+    return hash((caller.tenant, *(tuple(one) if isinstance(one, list) else one for one in request.inputs)))
 
 
 def _chars(one: Input) -> int:

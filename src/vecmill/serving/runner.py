@@ -65,7 +65,10 @@ class Runner:
         self._pace = Pace()
         self.cost = cost or CostModel(batch_s=math.inf)
         room, knee = (self.cost.room, self.cost.knee) if cost else (None, None)
-        self._queue: Scheduler[Job] = Scheduler(limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee)
+        patience = limits.max_wait_s * engines.lanes
+        self._queue: Scheduler[Job] = Scheduler(
+            limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee, patience
+        )
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()
@@ -107,6 +110,11 @@ class Runner:
     def waiting_s(self) -> float:
         """Predicted seconds until all is done that waits and runs."""
         return self._ahead().all_s
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody was refused of late and may come back."""
+        return self._admission.crowded
 
     def submit(
         self,

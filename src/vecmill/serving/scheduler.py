@@ -30,10 +30,10 @@ class Tenant(Flow):
 
     __slots__ = ("lines", "name", "requests")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience: float) -> None:
         super().__init__()
         self.name = name
-        self.requests: Fair[Owner] = Fair()
+        self.requests: Fair[Owner] = Fair(patience)
         self.lines: Lines = defaultdict(deque)
 
 
@@ -88,6 +88,7 @@ class Scheduler(Generic[OwnerT]):
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
         knee: Most rows of a length where none is of a long request; None is `room`.
+        patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
     Attributes:
         waiting_items: Items in the queue.
@@ -102,10 +103,12 @@ class Scheduler(Generic[OwnerT]):
         price: Callable[[int], float] | None = None,
         alike: Callable[[int], int] | None = None,
         knee: Callable[[int], int] | None = None,
+        patience: float = math.inf,
     ) -> None:
         self.batch_tokens = batch_tokens
         self._most = room
         self._knee = knee or room
+        self._patience = patience
         self._price = price or float
         self._alike = alike or int
         self._tenants: dict[str, Tenant] = {}
@@ -171,7 +174,7 @@ class Scheduler(Generic[OwnerT]):
             most: What it may cost; empty also where what is left of the request whose turn it is costs more.
         """
         tenant = self._turns.first()
-        owner = tenant.requests.first() if tenant is not None else None
+        owner = tenant.requests.first(patiently=most == math.inf) if tenant is not None else None
         if tenant is None or owner is None:
             return []
         length = self._alike(len(_next(owner).ids))
@@ -226,7 +229,7 @@ class Scheduler(Generic[OwnerT]):
         if len(self._tenants) > MANY_TENANTS:
             kept = {key: one for key, one in self._tenants.items() if one.waits or self._turns.is_ahead(one)}
             self._tenants = kept
-        tenant = self._tenants.setdefault(name, Tenant(name))
+        tenant = self._tenants.setdefault(name, Tenant(name, self._patience))
         if not tenant.waits:
             tenant.weight = share
         return tenant

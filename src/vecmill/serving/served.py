@@ -26,7 +26,7 @@ from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, means, vectors
-from vecmill.serving.prepared import Prepared, Preparing, is_small, kept
+from vecmill.serving.prepared import Prepared, Preparing, identity, is_small, kept
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import on_loop, on_thread
 from vecmill.serving.store import ResultStore
@@ -93,6 +93,7 @@ class ServedModel:
         )
         room = 0 if kind == "static" else settings.result_cache_mb * 1_000_000  # a table is as fast as the cache
         cache = Cache(room, settings.result_cache_ttl_s) if room or store else None
+        self._remembers = cache is not None
         self.store = store
         self._learned = learned
         self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
@@ -112,11 +113,10 @@ class ServedModel:
             return maxsim.join(request, *await both)
         started = time.perf_counter()
         request = self._meant(request)
-        if is_small(request):
-            prepared = self.prepare(request)
-        else:
-            self.runner.admit(about=self.prepare.guess(request))  # before anything is tokenised for nothing
-            prepared = await self.aside(partial(self.prepare, request))
+        small = is_small(request)
+        if not small or (self.runner.crowded and not self._remembers):  # before anything is tokenised for nothing
+            self.runner.admit(self.prepare.guess(request), identity(request, caller), joins=False)
+        prepared = self.prepare(request) if small else await self.aside(partial(self.prepare, request))
         try:
             answers = await self._ask(request, prepared, caller)
         except EngineFailed:

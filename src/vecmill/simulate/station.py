@@ -143,7 +143,11 @@ class Station:
         self._admission = Admission(limits, lambda: clock.now)
         self.cost = next(iter(machines.values())).model()
         self.queue: Scheduler[Request] = Scheduler(
-            limits.batch_tokens, self.cost.room, self.cost.price, knee=self.cost.knee
+            limits.batch_tokens,
+            self.cost.room,
+            self.cost.price,
+            knee=self.cost.knee,
+            patience=limits.max_wait_s * sum(machine.lanes for machine in machines.values()),
         )
         self.lanes = {
             replica: [Lane(replica, machine, express=False) for _ in range(machine.lanes)]
