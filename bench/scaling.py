@@ -18,9 +18,10 @@ import machine
 from curves import Points, curve, table
 from likeness import BULK, LIMITS, PASSAGE, QUERY, compare
 
-from vecmill.simulate.arrivals import Arrival, Kind, poisson
+from vecmill.simulate.arrivals import Arrival, Clients, Kind, poisson
 from vecmill.simulate.fleet import Fault, Fleet, simulate
 from vecmill.simulate.ledger import Ledger
+from vecmill.simulate.refused import Manners
 from vecmill.simulate.routers import ROUTERS
 from vecmill.simulate.station import Machine
 
@@ -168,6 +169,51 @@ def refusals(one: Machine) -> list[dict[str, Any]]:
     return rows
 
 
+MANNERS = {
+    "obey": Manners(1000),
+    "half obey": Manners(1000, 0.5),
+    "every 0.2 s": Manners(1000, 0.0, 0.2),
+    "never": Manners(),
+}
+"""What the refused do, by name."""
+
+MIXES = {"query": (QUERY,), "bulk": (BULK,), "mix": (QUERY, BULK)}
+OVERLOAD_S = 20.0
+
+
+def overload(one: Machine) -> list[dict[str, Any]]:
+    """Times that refusals told, and answers, of a queue that may hold 1.5 s, by load, kind and manners of the refused.
+
+    `right` is the part of the times that are within half of the earliest at which someone who stayed at the door would
+    have been let in, or within 50 ms of it. `welcome` is the part of those who came back a first time and were let in.
+    Answers are in parts of the longest wait, from when a request was let in.
+    """
+    wait_s = 1.5
+    limits = replace(LIMITS, max_wait_s=wait_s)
+    full = {kind: capacity(one, lambda per_s, seconds, kind=kind: poisson(kind, per_s, seconds, 1), 200) for kind in (QUERY, BULK)}
+    rows = []
+    for name, kinds in MIXES.items():
+        for manners in MANNERS:
+            for times, loop in ((2, "open"), (5, "open"), (10, "open"), (5, "closed")):
+                if manners == "every 0.2 s" and times == 10:
+                    continue  # a million refusals say the same
+                per_s = {kind: times * full[kind] / len(kinds) for kind in kinds}
+                arrivals = heapq.merge(*(poisson(kind, rate, OVERLOAD_S, 7) for kind, rate in per_s.items()))
+                clients = [Clients(kind, max(2, round(rate * wait_s))) for kind, rate in per_s.items()]
+                follow = 1 + int(sum(per_s.values()) * OVERLOAD_S / 400)
+                door = Fleet(machines=[one], limits=limits, manners=MANNERS[manners], follow=follow)
+                chosen = {"arrivals": arrivals} if loop == "open" else {"clients": clients}
+                ledger = simulate(door, seconds=OVERLOAD_S, **chosen)
+                rows.append({"kind": name, "refused": manners, "load": times, "loop": loop})
+                rows[-1] |= {"right": round(ledger.told.right, 2)}
+                rows[-1] |= {"welcome": round(ledger.welcome / ledger.returned, 2) if ledger.returned else ""}
+                rows[-1] |= {"utilisation": round(ledger.utilisation, 2)}
+                for kind in (QUERY, BULK):
+                    waits = sorted(ledger.answer_s[kind.name])
+                    rows[-1][f"{kind.name} longest"] = round(waits[-1] / wait_s, 2) if waits else ""
+    return rows
+
+
 STUDIES: dict[str, Study] = {
     "routers": routers,
     "stale": stale,
@@ -175,6 +221,7 @@ STUDIES: dict[str, Study] = {
     "needed": needed,
     "lost": lost,
     "refusals": refusals,
+    "overload": overload,
 }
 
 CURVES: tuple[tuple[str, str, str, str, str, str, dict[str, Any]], ...] = (

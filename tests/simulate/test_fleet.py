@@ -13,6 +13,7 @@ from vecmill.serving.cost import CostModel
 from vecmill.simulate.arrivals import Clients, Kind, always, between, bursts, lognormal, poisson, trace
 from vecmill.simulate.fleet import Fault, Fleet, simulate
 from vecmill.simulate.ledger import Ledger
+from vecmill.simulate.refused import Manners
 from vecmill.simulate.routers import ROUTERS
 from vecmill.simulate.station import Machine
 

@@ -18,8 +18,10 @@ LONGEST_S = 600.0
 ANYBODY = 0.5
 """Where no more than this part of the room is taken, the line does not count: not all come, and none is to stand idle."""
 
-PRUDENCE = 1.04
-"""A time that is told is so many times what is predicted: who comes a little late finds room, who comes early does not."""
+PRUDENCE = 0.2
+MOST_PRUDENCE = 0.25
+"""Who is told a time is told one that is so much later than what is predicted, but no more than this part of the longest
+wait: who comes late finds room, who comes early does not, and as nobody is later than that the queue does not run dry."""
 
 LEAST_S = 0.02
 """Nobody is told to come back sooner."""
@@ -135,8 +137,8 @@ class Admission:
                 self._enter(asking, now, told=False, again=True)
             return
         if place is None:
-            due = now + PRUDENCE * self._over_s(asking, ahead, self._line_s)
-            due = min(due, now + ahead.all_s + LONGEST_S)
+            room_s = min(self._over_s(asking, ahead, self._line_s), ahead.all_s + LONGEST_S)
+            due = now + room_s + min(PRUDENCE * room_s, MOST_PRUDENCE * self.limits.max_wait_s)
             self._enter(asking, due)
         else:
             due = place.due

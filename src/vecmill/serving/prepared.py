@@ -126,7 +126,8 @@ class Preparing:
 
     def guess(self, request: Request) -> list[int]:
         """About how many tokens each input has, without reading it."""
-        return [min(1 + _chars(one) // A_TOKEN, self.spec.max_tokens) for one in request.inputs]
+        tokens = (len(one) if isinstance(one, list) else 1 + _chars(one) // A_TOKEN for one in request.inputs)
+        return [min(count, self.spec.max_tokens) for count in tokens]
 
     def _check(self, request: Request) -> None:
         for output in request.outputs:
