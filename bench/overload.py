@@ -23,6 +23,12 @@ CLIENTS = {"bulk": 2, "query": 32}
 TIMES = {"bulk": 10.0, "query": 3.0}
 """Of the capacity. More lone queries than that are more than the HTTP path of one process and this client can take."""
 
+OBEY = 20
+"""One of so many refused requests comes back when it was told to, until it is answered; the others never do."""
+
+RETURNING = 300
+"""No more than these at a time."""
+
 MAX_WAIT_S = 1.5
 LATE_S = 2.0
 """Time after the end from which latency should be what it was before."""
@@ -62,6 +68,11 @@ def overloaded(server: Served, kind: str) -> dict[str, float]:
         "other_than_429": sum(one[0] != 429 for one in refused),
         "answer_p50_of_max_wait": round(milliseconds(waited, 0.5) / 1000 / MAX_WAIT_S, 2),
         "retry_after_p50_ms": milliseconds(sorted(one[3] for one in refused), 0.5),
+        "came_back": len(answers.returns),
+        "first_return_answered": round(sum(one[0] == 1 for one in answers.returns) / max(1, len(answers.returns)), 2),
+        "told_p50_ms": milliseconds(sorted(one[1] for one in answers.returns), 0.5),
+        "let_in_after_told_p50_ms": milliseconds(sorted(one[2] for one in answers.returns), 0.5),
+        "let_in_after_told_p99_ms": milliseconds(sorted(one[2] for one in answers.returns), 0.99),
         "memory_mb_before": round(before_mb),
         "memory_mb_after": round(server.memory_mb()),
         "lone_query_p50_ms_before": before,
@@ -97,25 +108,56 @@ class Answers:
 
     Attributes:
         got: Status, start, end, Retry-After in seconds, and texts of each.
+        returns: Of each that was refused, came back when told and was answered: returns, seconds that it was told at first,
+            and seconds from then to its last return.
         idle_s: Seconds from the last arrival to the last answer.
     """
 
     def __init__(self, server: Served) -> None:
         self._server = server
         self._idle: list[Client] = []
+        self.returns: list[tuple[int, float, float]] = []
+        self.over = threading.Event()
+        self._refused = 0
+        self._returning = ThreadPoolExecutor(RETURNING)
         self.got: list[tuple[int, float, float, float, int]] = []
         self.idle_s = 0.0
 
     def ask(self, body: bytes, texts: int) -> None:
         """One request."""
+        status, told_s = self._send(body, texts)
+        if status == 200:
+            return
+        self._refused += 1
+        if self._refused % OBEY == 0:
+            self._returning.submit(self._come_back, body, texts, time.perf_counter(), told_s)
+
+    def end(self) -> None:
+        """Nobody comes back any more."""
+        self.over.set()
+        self._returning.shutdown(cancel_futures=True)
+
+    def _send(self, body: bytes, texts: int) -> tuple[int, float]:
         try:
             client = self._idle.pop()
         except IndexError:
             client = Client(self._server.host, self._server.port)
         started = time.perf_counter()
         status, _ = client.send(body)
-        self.got.append((status, started, time.perf_counter(), client.retry_after_s, texts))
+        told_s = client.retry_after_s
+        self.got.append((status, started, time.perf_counter(), told_s, texts))
         self._idle.append(client)
+        return status, told_s
+
+    def _come_back(self, body: bytes, texts: int, since: float, told_s: float) -> None:
+        due, first_s, returns = since + told_s, told_s, 0
+        while not self.over.wait(max(0.0, due - time.perf_counter())):
+            returns, came = returns + 1, time.perf_counter()
+            status, told_s = self._send(body, texts)
+            if status == 200:
+                self.returns.append((returns, first_s, came - since - first_s))
+                return
+            due = time.perf_counter() + told_s
 
 
 def arrive(answers: Answers, kind: str, a_second: float, rng: random.Random) -> None:
@@ -132,6 +174,7 @@ def arrive(answers: Answers, kind: str, a_second: float, rng: random.Random) -> 
             pool.submit(answers.ask, body, len(texts))
             number += 1
         ended = time.perf_counter()
+        answers.end()
     answers.idle_s = max(stop for _, _, stop, _, _ in answers.got) - ended
 
 

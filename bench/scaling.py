@@ -190,7 +190,10 @@ def overload(one: Machine) -> list[dict[str, Any]]:
     """
     wait_s = 1.5
     limits = replace(LIMITS, max_wait_s=wait_s)
-    full = {kind: capacity(one, lambda per_s, seconds, kind=kind: poisson(kind, per_s, seconds, 1), 200) for kind in (QUERY, BULK)}
+    full = {
+        kind: capacity(one, lambda per_s, seconds, kind=kind: poisson(kind, per_s, seconds, 1), 200)
+        for kind in (QUERY, BULK)
+    }
     rows = []
     for name, kinds in MIXES.items():
         for manners in MANNERS:

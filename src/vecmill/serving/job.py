@@ -39,7 +39,18 @@ class Work:
         abandoned: The thread was given up: whatever it still does is for nobody.
     """
 
-    __slots__ = ("abandoned", "began", "engine", "engines", "expected_s", "express", "held", "items", "part_s", "running")
+    __slots__ = (
+        "abandoned",
+        "began",
+        "engine",
+        "engines",
+        "expected_s",
+        "express",
+        "held",
+        "items",
+        "part_s",
+        "running",
+    )
 
     def __init__(self, engines: Engines, *, express: bool = False) -> None:
         self.express = express
