@@ -108,8 +108,8 @@ class Answers:
 
     Attributes:
         got: Status, start, end, Retry-After in seconds, and texts of each.
-        returns: Of each that was refused, came back when told and was answered: returns, seconds that it was told at first,
-            and seconds from then to its last return.
+        returns: Of each that was refused, came back when told and was answered: returns, seconds that it was told at
+            first, and seconds from then to its last return.
         idle_s: Seconds from the last arrival to the last answer.
     """
 

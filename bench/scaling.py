@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,13 +191,10 @@ def overload(one: Machine) -> list[dict[str, Any]]:
     """
     wait_s = 1.5
     limits = replace(LIMITS, max_wait_s=wait_s)
-    full = {
-        kind: capacity(one, lambda per_s, seconds, kind=kind: poisson(kind, per_s, seconds, 1), 200)
-        for kind in (QUERY, BULK)
-    }
+    full = {kind: capacity(one, partial(poisson, kind, seed=1), 200) for kind in (QUERY, BULK)}
     rows = []
     for name, kinds in MIXES.items():
-        for manners in MANNERS:
+        for manners, how in MANNERS.items():
             for times, loop in ((2, "open"), (5, "open"), (10, "open"), (5, "closed")):
                 if manners == "every 0.2 s" and times == 10:
                     continue  # a million refusals say the same
@@ -204,7 +202,7 @@ def overload(one: Machine) -> list[dict[str, Any]]:
                 arrivals = heapq.merge(*(poisson(kind, rate, OVERLOAD_S, 7) for kind, rate in per_s.items()))
                 clients = [Clients(kind, max(2, round(rate * wait_s))) for kind, rate in per_s.items()]
                 follow = 1 + int(sum(per_s.values()) * OVERLOAD_S / 400)
-                door = Fleet(machines=[one], limits=limits, manners=MANNERS[manners], follow=follow)
+                door = Fleet(machines=[one], limits=limits, manners=how, follow=follow)
                 chosen = {"arrivals": arrivals} if loop == "open" else {"clients": clients}
                 ledger = simulate(door, seconds=OVERLOAD_S, **chosen)
                 rows.append({"kind": name, "refused": manners, "load": times, "loop": loop})

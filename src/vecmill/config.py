@@ -101,7 +101,7 @@ class Settings(FetchSettings):
             measured when the model is loaded. Longer makes a query wait longer behind bulk work.
         batch_tokens: Most tokens of a micro-batch, however fast they would be.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
-        max_wait_s: Longest predicted time until all is done that waits and runs, with a new request's own work; a request
+        max_wait_s: Longest predicted time until all is done that waits and runs, with a new request's own work; what is
             beyond it gets 429 with a Retry-After, unless nothing waits.
         stall_timeout_s: Seconds after which a batch that has not come back, and should have long ago, counts as
             stalled: its engine is replaced. 0 never.

@@ -256,7 +256,7 @@ def test_a_thousand_faults(
                 job.future.result(WAIT_S)
         else:
             assert dense(job) == pytest.approx(np.stack([fake_row(one, DIMS) for one in inputs]))
-    assert (runner.waiting_items, runner.waiting_tokens, runner.waiting_s) == (0, 0, 0.0)
+    assert (runner.waiting_items, runner.waiting_tokens, runner.door.waiting_s) == (0, 0, 0.0)
     runner.close()
     while threading.active_count() > before:
         threading.Event().wait(0.001)

@@ -16,12 +16,12 @@ LONGEST_S = 600.0
 """Nobody is asked to stay away for longer than this beyond the queue itself."""
 
 ANYBODY = 0.5
-"""Where no more than this part of the room is taken, the line does not count: not all come, and none is to stand idle."""
+"""Where no more than this part of the room is taken, nobody waits for the line: not all come, none stands idle."""
 
 PRUDENCE = 0.2
 MOST_PRUDENCE = 0.25
-"""Who is told a time is told one that is so much later than what is predicted, but no more than this part of the longest
-wait: who comes late finds room, who comes early does not, and as nobody is later than that the queue does not run dry."""
+"""A time that is told is so much later than what is predicted, but no more than this part of the longest wait: who comes
+late finds room, who comes early does not. As nobody is later than that, the queue does not run dry."""
 
 LEAST_S = 0.02
 """Nobody is told to come back sooner."""

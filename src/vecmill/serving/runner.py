@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Output
 from vecmill.errors import EngineFailed, EngineLost, RequestError, ShuttingDown
-from vecmill.serving.admission import Admission, Ahead, Asking, Limits
+from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
+from vecmill.serving.door import Door
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
-from vecmill.serving.pace import Pace
 from vecmill.serving.scheduler import Item, Scheduler
 
 log = logging.getLogger(__name__)
@@ -61,14 +61,13 @@ class Runner:
     ) -> None:
         self._name = name
         self._widths = widths
-        self._admission = Admission(limits)
-        self._pace = Pace()
+        self._limits = limits
         self.cost = cost or CostModel(batch_s=math.inf)
         room, knee = (self.cost.room, self.cost.knee) if cost else (None, None)
-        patience = limits.max_wait_s * engines.lanes
         self._queue: Scheduler[Job] = Scheduler(
-            limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee, patience
+            limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee, limits.max_wait_s * engines.lanes
         )
+        self.door = Door(self._queue, limits, lanes=lambda: self._engines.lanes, hands=lambda: self._lanes)
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()
@@ -105,16 +104,6 @@ class Runner:
     def waiting_tokens(self) -> int:
         """Tokens in the queue."""
         return self._queue.waiting_tokens
-
-    @property
-    def waiting_s(self) -> float:
-        """Predicted seconds until all is done that waits and runs."""
-        return self._ahead().all_s
-
-    @property
-    def crowded(self) -> bool:
-        """Whether somebody was refused of late and may come back."""
-        return self._admission.crowded
 
     def submit(
         self,
@@ -161,20 +150,8 @@ class Runner:
         Raises:
             Overloaded: Too much waits already.
         """
-        work_s = sum(self._queue.cost_of(length) for length in lengths)
         with self._lock:
-            asking = Asking(sum(lengths), self._pace.seconds(work_s, self._engines.lanes), who)
-            self._admission.admit(asking, self._ahead(), joins=joins)
-
-    def _ahead(self) -> Ahead:
-        """What a new request finds."""
-        now, lanes, waiting_s = time.monotonic(), self._engines.lanes, self._queue.waiting_cost
-        in_hand_s = sum(work.left_s(now) for work in self._lanes)
-        return Ahead(
-            self._queue.waiting_tokens,
-            self._pace.seconds(waiting_s, lanes),
-            self._pace.seconds(waiting_s + in_hand_s, lanes),
-        )
+            self.door.admit(lengths, who, joins=joins)
 
     def close(self) -> None:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
@@ -241,7 +218,7 @@ class Runner:
         with self._lock:
             while self._refusal is None and not work.abandoned:
                 work.use(self._engines)
-                work.hold(self._take(work.most(self._lanes)), self.cost)
+                work.hold(self.door.take(work.most(self._lanes)), self.cost)
                 if work.items:
                     self._call(0)
                     alone = not self._queue.waiting_items and sum(bool(lane.items) for lane in self._lanes) == 1
@@ -249,13 +226,6 @@ class Runner:
                     return list(work.items)
                 (self._wake_express if work.express else self._wake).wait()
         return []
-
-    def _take(self, most: float) -> list[Item[Job]]:
-        before_s = self._queue.waiting_cost
-        if items := self._queue.take(most):
-            left = self._queue.waiting_cost
-            self._pace.took(before_s - left, time.monotonic(), self._engines.lanes, more=self._queue.waiting_items > 0)
-        return items
 
     def _call(self, inputs: int) -> None:
         """Wake lanes for new inputs; the express lane only where all others are busy. The lock is held."""
@@ -314,10 +284,10 @@ class Runner:
 
     def _watch(self) -> None:
         """Give up a lane whose batch takes far too long."""
-        while not self._closing.wait(self._admission.limits.stall_s / 4):
+        while not self._closing.wait(self._limits.stall_s / 4):
             for work in list(self._lanes):
                 began, expected = work.began, work.expected_s
-                if began and time.monotonic() - began > max(self._admission.limits.stall_s, STALLED * expected):
+                if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
                     log.error("the engine of %s has not come back from a batch", self._name)
                     self._lose(work, "stalled")
 

@@ -11,7 +11,7 @@ nothing of it is of a long request it may take longer: whoever comes next would 
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.serving.fair import Fair, Flow
+from vecmill.serving.piles import Lines, Pile, filled, tidy
 
 MANY_TENANTS = 1000
 """Tenants that wait for nothing are forgotten beyond this number."""
@@ -70,13 +71,6 @@ class Item(Generic[OwnerT]):
     row: int
     taken: bool = False
     deaths: int = 0
-
-
-Pile = list[Item[Any]]
-"""What is queued of one owner at like lengths, the next one last. Whoever takes an item takes it from here."""
-
-Lines = defaultdict[int, deque[Pile]]
-"""Piles by their length, in order of arrival; an empty one leaves when it comes to the front."""
 
 
 class Scheduler(Generic[OwnerT]):
@@ -183,7 +177,7 @@ class Scheduler(Generic[OwnerT]):
             return []
         room, knee = (min(rows, most / price) for rows in (self.room(length), self._bounded(self._knee, length)))
         batch: list[Item[OwnerT]] = []
-        for pile in chain((owner.piles[length],), _filled(tenant.lines[length]), _filled(self._lines[length])):
+        for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = len(pile) <= room and len(pile) == pile[-1].owner.queued
             left = int(max(room, knee) if whole else room) - len(batch)
             part = pile[-left:] if left > 0 else []
@@ -194,7 +188,7 @@ class Scheduler(Generic[OwnerT]):
             if pile:
                 break
         self._count(length, batch, -1)
-        _tidy(self._lines, length)
+        tidy(self._lines, length)
         return batch
 
     def cost_of(self, length: int) -> float:
@@ -222,8 +216,8 @@ class Scheduler(Generic[OwnerT]):
             for item in pile:
                 item.taken = True
             pile.clear()
-            _tidy(lines, length)
-            _tidy(self._lines, length)
+            tidy(lines, length)
+            tidy(self._lines, length)
 
     def _tenant(self, name: str, share: float) -> Tenant:
         if len(self._tenants) > MANY_TENANTS:
@@ -271,7 +265,7 @@ class Scheduler(Generic[OwnerT]):
             self._leave(owner, tenant)
         tenant.requests.charge(owner, price * len(part))
         self._turns.charge(tenant, price * len(part))
-        _tidy(tenant.lines, length)
+        tidy(tenant.lines, length)
 
     def _count(self, length: int, items: Sequence[Item[Any]], sign: int = 1) -> None:
         """Items of about a length come or go."""
@@ -287,21 +281,3 @@ def _next(owner: Owner) -> Item[Any]:
     while owner.order[-1].taken:
         owner.order.pop()
     return owner.order[-1]
-
-
-def _filled(line: deque[Pile]) -> Iterator[Pile]:
-    """The piles of a line that hold something, in order; those that do not are dropped from it."""
-    while line:
-        if line[0]:
-            yield line[0]
-        else:
-            line.popleft()
-
-
-def _tidy(lines: Lines, length: int) -> None:
-    """Keep no empty pile in front, and no line that is empty."""
-    line = lines.get(length)
-    while line and not line[0]:
-        line.popleft()
-    if line is not None and not line:
-        del lines[length]

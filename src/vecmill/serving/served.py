@@ -114,7 +114,7 @@ class ServedModel:
         started = time.perf_counter()
         request = self._meant(request)
         small = is_small(request)
-        if not small or (self.runner.crowded and not self._remembers):  # before anything is tokenised for nothing
+        if not small or (self.runner.door.crowded and not self._remembers):  # before anything is tokenised for nothing
             self.runner.admit(self.prepare.guess(request), identity(request, caller), joins=False)
         prepared = self.prepare(request) if small else await self.aside(partial(self.prepare, request))
         try:

@@ -3,7 +3,6 @@
 Lanes take as those of `vecmill.serving.runner` do. A batch takes what the replica's cost model says, times chance.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from vecmill.serving.admission import Admission, Ahead, Asking, Limits
+from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
+from vecmill.serving.door import Door
 from vecmill.serving.job import EXPRESS
-from vecmill.serving.pace import Pace
 from vecmill.serving.scheduler import Item, Owner, Scheduler
 from vecmill.simulate.arrivals import Arrival
 from vecmill.simulate.clock import Clock
@@ -140,7 +139,6 @@ class Station:
     ) -> None:
         self._clock, self._rng = clock, rng
         self._ended, self._ran, self._changed = ended, ran, changed
-        self._admission = Admission(limits, lambda: clock.now)
         self.cost = next(iter(machines.values())).model()
         self.queue: Scheduler[Request] = Scheduler(
             limits.batch_tokens,
@@ -159,12 +157,14 @@ class Station:
         self._idle_express: dict[Lane, None] = {}
         self._busy: dict[Lane, None] = {}
         self._working = 0
-        self._pace = Pace()
+        self._door = Door(
+            self.queue, limits, lanes=lambda: self._working, hands=lambda: self._busy, clock=lambda: clock.now
+        )
 
     @property
     def wait_s(self) -> float:
         """Predicted seconds until all that is here is done."""
-        return self._ahead().all_s
+        return self._door.waiting_s
 
     def admit(self, request: Request) -> None:
         """Refuse what the queue cannot take.
@@ -172,32 +172,11 @@ class Station:
         Raises:
             Overloaded: Too much waits already.
         """
-        self._admission.admit(self._asking(request), self._ahead())
+        self._door.admit(request.arrival.lengths, request.visit)
 
     def is_open(self, request: Request) -> bool:
         """Whether it would be admitted now."""
-        return self._admission.is_open(self._asking(request), self._ahead())
-
-    def _asking(self, request: Request) -> Asking:
-        lengths = request.arrival.lengths
-        work_s = sum(self.queue.cost_of(length) for length in lengths)
-        return Asking(sum(lengths), self._pace.seconds(work_s, self._working), request.visit)
-
-    def _ahead(self) -> Ahead:
-        now, waiting_s = self._clock.now, self.queue.waiting_cost
-        in_hand_s = sum(lane.left_s(now) for lane in self._busy)
-        return Ahead(
-            self.queue.waiting_tokens,
-            self._pace.seconds(waiting_s, self._working),
-            self._pace.seconds(waiting_s + in_hand_s, self._working),
-        )
-
-    def _take(self, most: float = math.inf) -> list[Item[Request]]:
-        before_s = self.queue.waiting_cost
-        if items := self.queue.take(most):
-            done_s, more = before_s - self.queue.waiting_cost, self.queue.waiting_items > 0
-            self._pace.took(done_s, self._clock.now, self._working, more=more)
-        return items
+        return self._door.is_open(request.arrival.lengths, request.visit)
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -252,10 +231,10 @@ class Station:
     def _feed_lanes(self) -> None:
         while self.queue.waiting_items and self._idle:
             lane, _ = self._idle.popitem()
-            self._run(lane, self._take())
+            self._run(lane, self._door.take())
         for lane in list(self._idle_express) if self.queue.waiting_items and self._idle_express else ():
             beside = [other.part_s for other in self.lanes[lane.replica] if not other.express]
-            if not (items := self._take(min(beside) / EXPRESS)):
+            if not (items := self._door.take(min(beside) / EXPRESS)):
                 return
             del self._idle_express[lane]
             self._run(lane, items)
