@@ -1,17 +1,17 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours but errors."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """Two texts that the model reads together: a query and a document, a premise and a hypothesis."""
 
     first: str
@@ -62,8 +62,7 @@ TOKEN_VOCABULARIES = ("auto", "native", "cl100k_base", "reject")
 """How token ids are read: by evidence, as the model's own, as OpenAI's cl100k, or not at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What changes the numbers of an answer; spelling (base64 or floats) stays in the dialect.
 
     Attributes:
@@ -105,8 +104,7 @@ class Options:
     conversation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and on which terms.
 
     Attributes:
@@ -125,8 +123,7 @@ class Caller:
 ANYONE = Caller()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The one request type behind every dialect.
 
     Attributes:
@@ -146,8 +143,7 @@ class Request:
     options: Options = Options()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a request spent in each stage.
 
     Attributes:
@@ -168,8 +164,7 @@ def nothing() -> NDArray[np.float32]:
     return np.empty((0, 0), dtype=np.float32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a `Request`, each output in the order of the inputs and empty where it was not asked for.
 
     An input with an error of its own has no value in any output, and no count of tokens.
@@ -191,13 +186,13 @@ class Result:
     """
 
     model: str
-    rows: NDArray[np.float32] = field(default_factory=nothing)
-    sparse: list[Sparse] = field(default_factory=list)
-    multi: list[NDArray[np.float32]] = field(default_factory=list)
-    scores: NDArray[np.float32] = field(default_factory=nothing)
+    rows: NDArray[np.float32] = msgspec.field(default_factory=nothing)
+    sparse: list[Sparse] = msgspec.field(default_factory=list)
+    multi: list[NDArray[np.float32]] = msgspec.field(default_factory=list)
+    scores: NDArray[np.float32] = msgspec.field(default_factory=nothing)
     labels: tuple[str, ...] = ()
     tokens: list[int]
-    errors: dict[int, RequestError] = field(default_factory=dict)
+    errors: dict[int, RequestError] = msgspec.field(default_factory=dict)
     truncated: int = 0
     cached: int = 0
     token_vocabulary: str | None = None

@@ -1,12 +1,12 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import tokenizers
+from msgspec.structs import replace
 from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 

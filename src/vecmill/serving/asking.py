@@ -1,7 +1,8 @@
 """Where a request's answers come from: memory, the store behind it, another request, or the engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vecmill.core import Caller, Output, Request
 from vecmill.engine.base import Column
@@ -14,8 +15,7 @@ from vecmill.serving.steps import Steps, Wait
 from vecmill.serving.store import WAIT_S, ResultStore
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(msgspec.Struct, frozen=True):
     """What a request asked.
 
     Attributes:

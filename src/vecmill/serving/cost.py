@@ -57,6 +57,7 @@ class CostModel:
     overhead_s: float = 0.0
     lengths: list[int] = field(default_factory=lambda: [1])
     token_s: list[float] = field(default_factory=lambda: [GUESSED_S])
+    _prices: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def seconds(self, rows: int, length: float) -> float:
         """Time of a batch of so many rows of a length."""
@@ -64,7 +65,10 @@ class CostModel:
 
     def price(self, length: float) -> float:
         """Time of one more row of a length, in a batch that runs anyway."""
-        return length * self._token_s(length)
+        price = self._prices.get(length)
+        if price is None:  # a queue asks many times between two batches
+            price = self._prices[length] = length * self._token_s(length)
+        return price
 
     def room(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, or takes too long."""
@@ -86,6 +90,7 @@ class CostModel:
         for place, part in ((at, 1.0), (at - 1, 0.5), (at + 1, 0.5)):
             if 0 <= place < len(self.lengths):
                 self.token_s[place] *= ratio ** (MEMORY * part)
+        self._prices.clear()
 
     def _token_s(self, length: float) -> float:
         """Between measured lengths by their logarithm, beyond them as at the nearest."""
