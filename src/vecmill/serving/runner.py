@@ -22,7 +22,8 @@ from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
-from vecmill.serving.scheduler import Item, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from vecmill.errors import Overloaded
 from vecmill.serving.admission import Limits
-from vecmill.serving.scheduler import Item
+from vecmill.serving.piles import Item
 from vecmill.simulate.arrivals import Arrival, Clients
 from vecmill.simulate.clock import Clock
 from vecmill.simulate.ledger import Ledger

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from vecmill.serving.admission import Admission, Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.job import EXPRESS
-from vecmill.serving.scheduler import Item, Owner, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Owner, Scheduler
 from vecmill.simulate.arrivals import Arrival
 from vecmill.simulate.clock import Clock
 
