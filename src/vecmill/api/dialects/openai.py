@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from vecmill import errors
-from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route, entry
+from vecmill.api.dialect import Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
 from vecmill.api.prompts import prompts_for
 from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
@@ -153,6 +153,11 @@ def detail(error: errors.VecmillError) -> tuple[int, ErrorDetail]:
     return status, ErrorDetail(str(error), kind, param, code)
 
 
+def is_openai(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /invocations is OpenAI's, as vLLM's containers take it, and not one with `inputs`."""
+    return "input" in keys and "inputs" not in keys
+
+
 KINDS: dict[type, str] = {str: "a string", int: "a token id", list: "an array of token ids"}
 """What an element of `input` may be, in words."""
 
@@ -195,6 +200,15 @@ OPENAI = Dialect(
             render=render,
             answer=EmbeddingsAnswer,
             summary="Vectors of texts or token ids",
+        ),
+        Route(
+            paths=("/openai/invocations", "/invocations"),
+            body=EmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=EmbeddingsAnswer,
+            summary="The same where SageMaker asks",
+            when=is_openai,
         ),
     ),
     render_error=render_error,
