@@ -126,9 +126,12 @@ def room(tokenizer: Tokenizer, document: Document, cut: Cut) -> int:
 
 
 def window_starts(count: int, size: int) -> list[int]:
-    """Where windows of a size begin in so many tokens; the last one ends with them, so that all have the same size."""
-    step = max(1, size - size // OVERLAP)
-    return [*range(0, count - size, step), count - size] if count > size else [0]
+    """Where windows of a size begin in so many tokens: as few as overlap by a part of `OVERLAP`, evenly spread.
+
+    All have the same size, so they run together, and none is there for a few tokens at the end.
+    """
+    more = -(-max(0, count - size) // max(1, size - size // OVERLAP))
+    return [0, *(number * (count - size) // more for number in range(1, more + 1))]
 
 
 def read(tokenizer: Tokenizer, document: Document, cut: Cut, *, counts_prompt: bool = True) -> Reading:

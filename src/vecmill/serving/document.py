@@ -163,7 +163,8 @@ def answers(
         started = started or found.started
         yield Wait(aside.submit(sums.add, first, found.columns[0]))
         del found
-    return Answers([sums.means()], 0, started)
+    places = [place for place in range(len(request.inputs)) if place not in prepared.faults]
+    return Answers([sums.means(places)], 0, started)
 
 
 class Sums:
@@ -190,8 +191,11 @@ class Sums:
             for chunk, tokens in self._parts.get(window, ()):
                 self._totals[chunk] += np.add.reduce(rows[tokens], axis=0, dtype=np.float64)
 
-    def means(self) -> Floats:
+    def means(self, places: Sequence[int]) -> Floats:
         """The mean of each chunk, float32 [chunks, width].
+
+        Args:
+            places: What the caller calls each of them in errors.
 
         Raises:
             EngineFailed: One is no vector.
@@ -200,5 +204,5 @@ class Sums:
         rows: Floats = (totals / self._sizes).astype(np.float32)
         lost = np.flatnonzero(~sound("dense", rows))
         if len(lost):
-            raise EngineFailed(f"input {lost[0]}: the states of its tokens have no mean other than zero")
+            raise EngineFailed(f"input {places[lost[0]]}: the states of its tokens have no mean other than zero")
         return rows
