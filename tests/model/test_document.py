@@ -10,7 +10,7 @@ from checkpoints import VOCABULARY
 from encoders import FAMILIES, write_encoder
 from vecmill.core import Ranges
 from vecmill.errors import InvalidRequest
-from vecmill.model.document import Document, join, of_ids, of_texts, read, window_starts
+from vecmill.model.document import join, of_ids, of_texts, read, window_starts
 from vecmill.model.spec import ModelSpec, read_spec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import OWN, Cut

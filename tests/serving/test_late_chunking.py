@@ -14,6 +14,7 @@ from checkpoints import CONFIG, VOCABULARY, bert_tensors, write_bert, write_modu
 from conftest import Serve
 from exported_checkpoints import write_exported
 from numpy_bert import states
+from static_checkpoints import write_model2vec
 from vecmill.core import Options, Output, Pair, Ranges, Request, Result
 from vecmill.embedder import Embedder
 from vecmill.engine.fake import FAKE_DIMS, FakeEngine, fake_row
@@ -24,7 +25,6 @@ from vecmill.model.spec import ModelSpec
 from vecmill.serving import document
 from vecmill.serving.document import refusal
 from vecmill.serving.served import ServedModel
-from static_checkpoints import write_model2vec
 
 CHUNKS = ["The cat sat on the mat .", "it was a dog", "hello", "world , a day"]
 LONG = ["the cat sat on the mat " * 4, "hello world", "a dog a day " * 8, "time people way " * 9, "walk"]
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_not_pooled(tmp_path: Path) -> None:
         (row,) = embedder.embed_document(["the cat sat"], prompt_name="query").rows
         assert row == pytest.approx(embedder.embed("the cat sat", prompt_name="query"), abs=1e-6)
         first, last = embedder.embed_document(["the cat", "sat"], prompt_name="query").rows
-        ids = [VOCABULARY[token] for token in "[CLS] query : the cat sat [SEP]".split()]
+        ids = [VOCABULARY[token] for token in ["[CLS]", "query", ":", "the", "cat", "sat", "[SEP]"]]
         wanted = unit(np.stack([states_of(ids)[part].mean(axis=0) for part in (slice(3, 5), slice(5, 7))]))
         assert np.stack([first, last]) == pytest.approx(wanted, abs=1e-6)
 
@@ -252,24 +252,25 @@ async def test_errors_of_single_chunks(serve: Serve) -> None:
     assert (len(none.rows), sorted(none.errors)) == (0, [0, 1])
 
 
-async def test_an_engine_that_fails_fails_the_document(serve: Serve, fake: FakeEngine) -> None:
+async def test_an_engine_that_fails_fails_the_document(
+    serve: Serve, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chunks stand or fall together, also where inputs may fail alone."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    fake._column = fail  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(fake, "_column", fail)
     for lenient in (False, True):
         with pytest.raises(EngineFailed, match="input 0: the engine failed"):
             await serve(fake).submit(request_of("the", "cat", lenient=lenient))
 
 
-async def test_states_without_a_mean(serve: Serve, fake: FakeEngine) -> None:
+async def test_states_without_a_mean(serve: Serve, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk whose states add up to nothing is named."""
     row = fake_row(np.array([1]), FAKE_DIMS)
-    fake._column = lambda _output, ids: [  # type: ignore[method-assign]
-        np.stack([row, row, row, -row, 0 * row]) if len(one) == 5 else None for one in ids
-    ]
+    states = np.stack([row, row, row, -row, 0 * row])
+    monkeypatch.setattr(fake, "_column", lambda _output, ids: [states for _ in ids])
     with pytest.raises(EngineFailed, match="input 1: the states of its tokens have no mean"):
         await serve(fake).submit(request_of("the", "cat dog", lenient=False))
 
@@ -298,7 +299,7 @@ def test_which_models_can(tiny_spec: ModelSpec, tmp_path: Path) -> None:
         (lambda folder: write_modules(write_bert(folder), pooling={"pooling_mode_cls_token": True}), "cls"),
         (lambda folder: write_modules(write_bert(folder), dense={"out_features": 8}), "a Dense module"),
         (lambda folder: write_exported(folder, outputs=["sentence_embedding"]), "no token states"),
-        (lambda folder: write_model2vec(folder), "it looks words up"),
+        (write_model2vec, "it looks words up"),
     ],
 )
 def test_a_refusal_names_the_model_and_the_reason(tmp_path: Path, make: Any, reason: str) -> None:

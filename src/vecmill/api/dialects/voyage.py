@@ -1,4 +1,4 @@
-"""Voyage's embeddings, contextualised embeddings and rerank API, as its SDK sends and reads it: base64 follows `output_dtype`."""
+"""Voyage's embeddings and rerank API, as its SDK sends and reads it: base64 follows `output_dtype`."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from vecmill.api.ranking import check_top, ranked
 from vecmill.asks import Several
 from vecmill.core import Options, Request, Result
 from vecmill.errors import EmptyInput, VecmillError
-
 
 Dtype = Literal["float", "int8", "uint8", "binary", "ubinary"]
 
