@@ -17,6 +17,7 @@ from numpy_bert import states
 from static_checkpoints import write_model2vec
 from vecmill.core import Options, Output, Pair, Ranges, Request, Result
 from vecmill.embedder import Embedder
+from vecmill.engine.base import load_engine
 from vecmill.engine.fake import FAKE_DIMS, FakeEngine, fake_row
 from vecmill.errors import EmptyInput, EngineFailed, InputTooLong, InvalidRequest, TooManyInputs
 from vecmill.model.late import Late
@@ -273,6 +274,18 @@ async def test_states_without_a_mean(serve: Serve, fake: FakeEngine, monkeypatch
     monkeypatch.setattr(fake, "_column", lambda _output, ids: [states for _ in ids])
     with pytest.raises(EngineFailed, match="input 1: the states of its tokens have no mean"):
         await serve(fake).submit(request_of("the", "cat dog", lenient=False))
+
+
+def test_who_does_not_ask_pays_nothing(serve: Serve, tiny_spec: ModelSpec) -> None:
+    """Token states have a graph of their own, made when they are first asked for; vectors keep theirs."""
+    engine = load_engine("onnx", tiny_spec, threads=1)
+    model = serve(engine, result_cache_mb=0)
+    before, size = ask(model, *CHUNKS, one_document=False).rows, engine.weight_bytes
+    assert list(engine._sessions) == [("dense",)]  # type: ignore[attr-defined]
+    ask(model, *CHUNKS)
+    assert list(engine._sessions) == [("dense",), ("multi",)]  # type: ignore[attr-defined]
+    assert engine.weight_bytes > size
+    assert np.array_equal(ask(model, *CHUNKS, one_document=False).rows, before)
 
 
 def test_which_models_can(tiny_spec: ModelSpec, tmp_path: Path) -> None:
