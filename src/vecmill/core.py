@@ -72,6 +72,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         truncate: Cut inputs to the model's limit; False refuses them instead.
         chunked: Read inputs that are longer than the limit in chunks and answer the mean of their vectors, weighted by
             their tokens; nothing is cut then.
+        one_document: The inputs are the chunks of one document, in order: they are read together, and each has the
+            mean of its own tokens' states (late chunking). Nothing is cut; `truncate` False refuses a chunk that alone
+            is longer than the limit.
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
         max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
         second_tokens: Of a pair most tokens of the second text; None is all that fit.
@@ -91,6 +94,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     role: tuple[str, ...] = ()
     truncate: bool = True
     chunked: bool = False
+    one_document: bool = False
     truncation_side: Literal["left", "right"] | None = None
     max_tokens: int | None = None
     second_tokens: int | None = None
@@ -159,6 +163,19 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     total_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Where a chunk stands in its document.
+
+    Attributes:
+        tokens: Its tokens, from and to, counted without the prompt and special tokens.
+        characters: The same in characters of the document; None where it came as token ids.
+    """
+
+    tokens: tuple[int, int]
+    characters: tuple[int, int] | None
+
+
 def nothing() -> NDArray[np.float32]:
     """No rows, float32 [0, 0]."""
     return np.empty((0, 0), dtype=np.float32)
@@ -177,6 +194,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         scores: float32 [inputs, labels]; a reranker has one label.
         labels: What the columns of `scores` are called.
         tokens: Tokens that went through the model, for each input.
+        ranges: Where each input stands in the document that they are, where they are one.
         errors: Of a lenient request, place of an input to why it has no answer.
         truncated: How many inputs were cut to the model's limit.
         cached: How many inputs were not computed for this request: their answers were remembered, or on their way for
@@ -192,6 +210,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     scores: NDArray[np.float32] = msgspec.field(default_factory=nothing)
     labels: tuple[str, ...] = ()
     tokens: list[int]
+    ranges: list[Ranges] = msgspec.field(default_factory=list)
     errors: dict[int, RequestError] = msgspec.field(default_factory=dict)
     truncated: int = 0
     cached: int = 0

@@ -120,6 +120,10 @@ class Engine(Protocol):
         """What lengths have in common that run best in one pass."""
         return same(length)
 
+    def gives(self, output: Output) -> bool:  # noqa: ARG002 (not all engines give all)
+        """Whether it gives an output that the model has."""
+        return True
+
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output, each row independent of its mates.
 

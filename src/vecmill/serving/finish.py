@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from vecmill.core import Output, Sparse, Value
 from vecmill.engine.base import Column
 from vecmill.errors import EngineFailed, InvalidRequest
+from vecmill.model.tokens import Tokens
 
 Floats = NDArray[np.float32]
 
@@ -53,6 +54,11 @@ def means(rows: Floats, owners: Sequence[int], weights: Sequence[int], *, scale:
     if len(lost):
         raise EngineFailed(f"input {owners[starts[lost[0]]]}: the vectors of its chunks have no mean other than zero")
     return np.where(sizes[:, None] == 1, rows[starts], scaled(mean) if scale else mean)
+
+
+def kept(vectors: Sequence[Floats], tokens: list[Tokens]) -> list[Floats]:
+    """Vectors of the tokens that count."""
+    return [rows if one.kept is None else rows[one.kept] for rows, one in zip(vectors, tokens, strict=False)]
 
 
 def scaled(rows: Floats) -> Floats:
