@@ -1,13 +1,13 @@
 """What can be asked besides numbers: which tokens, which texts, which models; and several questions in one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from vecmill.core import Output, Request, Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizeRequest:
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The question which tokens texts are.
 
     Attributes:
@@ -23,8 +23,7 @@ class TokenizeRequest:
     prompt_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A token of a text.
 
     Attributes:
@@ -40,8 +39,7 @@ class Piece:
     span: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokenized:
+class Tokenized(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a `TokenizeRequest`.
 
     Attributes:
@@ -57,8 +55,7 @@ class Tokenized:
     max_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetokenizeRequest:
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The question which texts tokens are.
 
     Attributes:
@@ -72,8 +69,7 @@ class DetokenizeRequest:
     skip_special: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detokenized:
+class Detokenized(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a `DetokenizeRequest`.
 
     Attributes:
@@ -85,8 +81,7 @@ class Detokenized:
     texts: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InfoRequest:
+class InfoRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The question what a model is.
 
     Attributes:
@@ -96,13 +91,11 @@ class InfoRequest:
     model: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ListRequest:
+class ListRequest(msgspec.Struct, frozen=True):
     """The question which models there are. Its answer is a list of `ModelInfo`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a client needs to know of a served model, and the answer to an `InfoRequest`.
 
     Attributes:
@@ -154,8 +147,7 @@ class ModelInfo:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByTask:
+class ByTask(msgspec.Struct, frozen=True, kw_only=True):
     """A question that means what the model is for.
 
     Attributes:
@@ -167,8 +159,7 @@ class ByTask:
     readings: Mapping[str, Callable[[], Request]]
 
 
-@dataclass(frozen=True, slots=True)
-class Several:
+class Several(msgspec.Struct, frozen=True):
     """Questions in one, answered by as many answers or one error."""
 
     parts: "list[Ask]"

@@ -1,17 +1,17 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours but errors."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """Two texts that the model reads together: a query and a document, a premise and a hypothesis."""
 
     first: str
@@ -62,8 +62,7 @@ TOKEN_VOCABULARIES = ("auto", "native", "cl100k_base", "reject")
 """How token ids are read: by evidence, as the model's own, as OpenAI's cl100k, or not at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What changes the numbers of an answer; spelling (base64 or floats) stays in the dialect.
 
     Attributes:
@@ -73,6 +72,9 @@ class Options:
         truncate: Cut inputs to the model's limit; False refuses them instead.
         chunked: Read inputs that are longer than the limit in chunks and answer the mean of their vectors, weighted by
             their tokens; nothing is cut then.
+        one_document: The inputs are the chunks of one document, in order: they are read together, and each has the
+            mean of its own tokens' states (late chunking). Nothing is cut; `truncate` False refuses a chunk that alone
+            is longer than the limit.
         truncation_side: The end that is cut off, "left" or "right"; None leaves it to the model's files.
         max_tokens: Most tokens of an input, special tokens included, where that is less than the model's limit.
         second_tokens: Of a pair most tokens of the second text; None is all that fit.
@@ -92,6 +94,7 @@ class Options:
     role: tuple[str, ...] = ()
     truncate: bool = True
     chunked: bool = False
+    one_document: bool = False
     truncation_side: Literal["left", "right"] | None = None
     max_tokens: int | None = None
     second_tokens: int | None = None
@@ -105,8 +108,7 @@ class Options:
     conversation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and on which terms.
 
     Attributes:
@@ -125,8 +127,7 @@ class Caller:
 ANYONE = Caller()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The one request type behind every dialect.
 
     Attributes:
@@ -146,8 +147,7 @@ class Request:
     options: Options = Options()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a request spent in each stage.
 
     Attributes:
@@ -163,13 +163,25 @@ class Timings:
     total_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Where a chunk stands in its document.
+
+    Attributes:
+        tokens: Its tokens, from and to, counted without the prompt and special tokens.
+        characters: The same in characters of the document; None where it came as token ids.
+    """
+
+    tokens: tuple[int, int]
+    characters: tuple[int, int] | None
+
+
 def nothing() -> NDArray[np.float32]:
     """No rows, float32 [0, 0]."""
     return np.empty((0, 0), dtype=np.float32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a `Request`, each output in the order of the inputs and empty where it was not asked for.
 
     An input with an error of its own has no value in any output, and no count of tokens.
@@ -182,6 +194,7 @@ class Result:
         scores: float32 [inputs, labels]; a reranker has one label.
         labels: What the columns of `scores` are called.
         tokens: Tokens that went through the model, for each input.
+        ranges: Where each input stands in the document that they are, where they are one.
         errors: Of a lenient request, place of an input to why it has no answer.
         truncated: How many inputs were cut to the model's limit.
         cached: How many inputs were not computed for this request: their answers were remembered, or on their way for
@@ -191,13 +204,14 @@ class Result:
     """
 
     model: str
-    rows: NDArray[np.float32] = field(default_factory=nothing)
-    sparse: list[Sparse] = field(default_factory=list)
-    multi: list[NDArray[np.float32]] = field(default_factory=list)
-    scores: NDArray[np.float32] = field(default_factory=nothing)
+    rows: NDArray[np.float32] = msgspec.field(default_factory=nothing)
+    sparse: list[Sparse] = msgspec.field(default_factory=list)
+    multi: list[NDArray[np.float32]] = msgspec.field(default_factory=list)
+    scores: NDArray[np.float32] = msgspec.field(default_factory=nothing)
     labels: tuple[str, ...] = ()
     tokens: list[int]
-    errors: dict[int, RequestError] = field(default_factory=dict)
+    ranges: list[Ranges] = msgspec.field(default_factory=list)
+    errors: dict[int, RequestError] = msgspec.field(default_factory=dict)
     truncated: int = 0
     cached: int = 0
     token_vocabulary: str | None = None

@@ -78,6 +78,31 @@ class Embedder:
         options = Options(prompt_name=prompt_name, dimensions=dimensions, truncate=truncate, chunked=chunked)
         return np.concatenate([part.rows for part in self._answers(texts, DENSE, options)])
 
+    def embed_document(
+        self,
+        chunks: Sequence[Input],
+        *,
+        prompt_name: str | None = None,
+        dimensions: int | None = None,
+        truncate: bool = True,
+    ) -> Result:
+        """Vectors of the chunks of one document, read together (late chunking, arXiv 2409.04701).
+
+        Args:
+            chunks: Texts, or arrays of token ids, in the document's order.
+            prompt_name: Which of the model's prompts goes before the document; None is the model's default.
+            dimensions: Keep that many leading numbers and normalise again.
+            truncate: False raises InputTooLong for a chunk that alone is longer than the model takes.
+
+        Returns:
+            `rows`, float32 [chunks, dims], and in `ranges` where each chunk stands.
+
+        Raises:
+            InvalidRequest: The model pools otherwise than by a mean, or an input or an option is wrong.
+        """
+        options = Options(prompt_name=prompt_name, dimensions=dimensions, truncate=truncate, one_document=True)
+        return self._model.compute(Request(model=None, inputs=list(chunks), options=options))
+
     def sparse(self, texts: Sequence[str], *, truncate: bool = True) -> list[Sparse]:
         """Sparse vectors of texts, in order, of a model that gives them (SPLADE).
 

@@ -1,7 +1,9 @@
 """How several tests of the HTTP edge ask, and how they read errors."""
 
 import asyncio
-from collections.abc import Callable
+import json
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +37,23 @@ def fakes(spec: ModelSpec, *names: str) -> list[tuple[FakeEngine, str]]:
 
 EMBEDDINGS = "/v1/embeddings"
 JSON = {"content-type": "application/json"}
+
+
+FRAME = "inference-header-content-length"
+
+
+def framed(head: Any, texts: Sequence[str | bytes], **lies: str) -> tuple[bytes, dict[str, str]]:
+    """A body and its headers in the Open Inference Protocol's binary extension: JSON, and texts after it.
+
+    Args:
+        head: The JSON.
+        texts: Each gets its length before it.
+        lies: Other values of headers; "length" is that of the JSON.
+    """
+    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    said = json.dumps(head).encode()
+    content = b"".join([said, *(struct.pack("<I", len(text)) + text for text in encoded)])
+    return content, {"content-type": "application/octet-stream", FRAME: lies.get("length", str(len(said)))}
 
 
 def client_to(registry: Registry, events: Events, **settings: object) -> httpx.AsyncClient:

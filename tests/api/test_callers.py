@@ -1,6 +1,7 @@
 """Who may ask, and on which terms."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -28,6 +29,11 @@ keys = ["sk-3"]
 """
 
 
+def basic(credentials: str) -> str:
+    """What a client sends for http://CREDENTIALS@HOST."""
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
 @pytest.fixture
 def tenants(tmp_path: Path) -> Path:
     """A file of two tenants."""
@@ -52,6 +58,10 @@ def test_without_keys_everybody_may_ask() -> None:
         ({"x-api-key": "sk-3"}, "index", 1.0),
         ({"authorization": "", "api-key": "sk-3"}, "index", 1.0),
         ({"authorization": "Basic abc", "x-api-key": "sk-1"}, "search", 3.0),
+        ({"authorization": basic("weaviate:sk-1")}, "search", 3.0),
+        ({"authorization": basic(":sk-3")}, "index", 1.0),
+        ({"authorization": basic("sk-3:")}, "index", 1.0),
+        ({"authorization": basic("sk-3").replace("Basic", "basic ")}, "index", 1.0),
         ({"authorization": "Bearer main"}, "default", 1.0),
     ],
 )
@@ -66,6 +76,26 @@ def test_no_key(tenants: Path, headers: dict[str, str]) -> None:
     """Who sends no key is told where to put it."""
     with pytest.raises(Unauthorized, match="authorization: Bearer KEY|not one of this server's"):
         Callers(Settings(tenants=tenants))(headers)
+
+
+@pytest.mark.parametrize(
+    "value", [basic("sk-1:sk-4"), basic(""), basic(":"), "Basic", "Basic ü", "Basic =", "Basic /w==", basic("a:b:sk-1")]
+)
+def test_a_wrong_password(tenants: Path, value: str) -> None:
+    """A password that is no key, and what is no password, are refused; a user counts only without one."""
+    with pytest.raises(Unauthorized):
+        Callers(Settings(tenants=tenants))({"authorization": value})
+
+
+async def test_a_key_in_the_url(serve: Serve, events: Events) -> None:
+    """A client that takes only a URL, as Weaviate's inference modules, asks a server with keys by a password in it."""
+    body = {"text": "hello", "config": {"task_type": "passage"}}
+    async with client_of([serve()], events, api_key="se/cret") as client:
+        statuses = [
+            (await client.post(f"http://{user}test/vectors", json=body)).status_code
+            for user in ("", "weaviate:se%2Fcret@", "weaviate:other@")
+        ]
+    assert statuses == [401, 200, 401]
 
 
 @pytest.mark.parametrize("key", ["sk-4", "sk-", "sk-11", "search", "SK-1", "ключ"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edge import fakes
+from edge import FRAME, fakes, framed
 
 from conftest import Serve, client_of
 from vecmill.api.app import DIALECTS
@@ -62,17 +62,25 @@ def nearly(value: Any) -> Any:
 async def test_the_answer_is_the_recorded_one(name: str, serve: Serve, tiny_spec: ModelSpec, events: Events) -> None:
     """The request of a golden file gets the status, the headers and the body that stand beside it.
 
-    {model} in a path is the first model that is served.
+    {model} in a path is the first model that is served. The texts of `after` follow the JSON, as the Open Inference
+    Protocol's binary extension has them; `numbers` follow the JSON of an answer.
     """
     golden = PAIRS[name]
     names = golden.get("serves", ["tiny"])
     models = [serve(*one, token_ids="native") for one in fakes(tiny_spec, *names)]
     async with client_of(models, events) as client:
         method, path = golden.get("ask", "POST /v1/embeddings").format(model=names[0]).split()
-        reply = await client.request(method, path, json=golden.get("request"))
+        content, more = framed(golden["request"], golden["after"]) if "after" in golden else (None, {})
+        asked = {"content": content, "headers": more} if content else {"json": golden.get("request")}
+        reply = await client.request(method, path, **asked)
     headers = golden.get("headers", {})
     assert reply.status_code == golden["status"], reply.text
     assert {name: reply.headers.get(name) for name in headers} == nearly(headers)
+    if "numbers" in golden:
+        size = int(reply.headers[FRAME])
+        assert json.loads(reply.content[:size]) == golden["response"]
+        assert np.frombuffer(reply.content[size:], "<f4").tolist() == nearly(golden["numbers"])
+        return
     if reply.headers["content-type"] == "application/octet-stream":
         assert np.frombuffer(reply.content, "<f4").tolist() == nearly(golden["response"])
         return

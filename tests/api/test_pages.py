@@ -195,7 +195,7 @@ async def test_the_description_knows_the_fields(client: httpx.AsyncClient) -> No
     schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
     assert sorted(schemas["EmbeddingsBody"]["properties"]) == [
         *("dimensions", "encoding_format", "input", "input_type", "item_errors", "long_inputs", "model"),
-        *("prompt_name", "truncate", "user"),
+        *("one_document", "prompt_name", "truncate", "user"),
     ]
     assert schemas["EmbeddingsBody"]["required"] == ["input"]
     assert sorted(schemas["ErrorDetail"]["properties"]) == ["code", "message", "param", "type"]

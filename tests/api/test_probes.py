@@ -30,7 +30,10 @@ async def one(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator[h
         *((path, {"ready": True}) for path in READY),
         ("/v2/models/org/one/ready", {"name": "org/one", "ready": True}),
         ("/v2/models/org/one/versions/1/ready", {"name": "org/one", "ready": True}),
-        ("/v2", {"name": "vecmill", "version": __version__, "extensions": []}),
+        (
+            "/v2",
+            {"name": "vecmill", "version": __version__, "extensions": ["binary_tensor_data", "model_configuration"]},
+        ),
     ],
 )
 async def test_a_server_that_answers_says_so(one: httpx.AsyncClient, path: str, answer: object) -> None:

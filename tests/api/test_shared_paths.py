@@ -50,6 +50,11 @@ BODIES = [
     ("/v1/classify", {"input": ["a"], "classifier_id": "b"}, "Jina"),
     ("/tokenize", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/tokenize", {"prompt": "a"}, "vLLM"),
+    ("/invocations", {"input": ["a"], "model": "m"}, "OpenAI"),
+    ("/invocations", {"inputs": "a"}, "Text Embeddings Inference"),
+    ("/invocations", {"inputs": "a", "input": "a"}, "Text Embeddings Inference"),
+    ("/invocations", {"query": "a", "texts": ["b"]}, "Text Embeddings Inference"),
+    ("/invocations", [], "Text Embeddings Inference"),
     ("/v1/rerank", [], "Jina"),
 ]
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import cohere
+import numpy as np
 import ollama
 import openai
 import pytest
 import requests
+import tritonclient.http as triton
 import voyageai
 from baseten_performance_client import PerformanceClient
 from client import Classifier, Client, Ranker
@@ -22,6 +24,7 @@ from mistralai.client import Mistral
 from mistralai.client.errors import SDKError
 from mistralai.client.utils import BackoffStrategy, RetryConfig
 from servers import ROOT
+from tritonclient.utils import InferenceServerException
 
 KEY = "unused"
 
@@ -123,6 +126,38 @@ def baseten_classify(url: str, texts: list[str]) -> Any:
     return [{one.label: one.score for one in row} for row in PerformanceClient(url, KEY).classify(texts).data]
 
 
+def triton_tensor(name: str, texts: list[str], *, binary: bool = True) -> triton.InferInput:
+    tensor = triton.InferInput(name, [len(texts)], "BYTES")
+    return tensor.set_data_from_numpy(np.array(texts, object), binary_data=binary)
+
+
+def triton_embed(url: str, model: str, texts: list[str], *, binary: bool = True) -> Any:
+    wanted = None if binary else [triton.InferRequestedOutput("embedding", binary_data=False)]
+    with triton.InferenceServerClient(url.removeprefix("http://")) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+        assert client.get_model_metadata(model)["name"] == model  # the error of a model that is not served comes here
+        assert client.get_model_config(model)["output"][0]["dims"] == [-1, 384]
+        assert client.is_model_ready(model)
+        return client.infer(model, [triton_tensor("text", texts, binary=binary)], outputs=wanted).as_numpy("embedding")
+
+
+def triton_rank(url: str, query: str, texts: list[str]) -> Any:
+    with triton.InferenceServerClient(url.removeprefix("http://")) as client:
+        given = [triton_tensor("query", [query]), triton_tensor("text", texts)]
+        scores = client.infer("tiny", given).as_numpy("scores")[:, 0]
+    return [(int(place), float(scores[place])) for place in np.argsort(-scores, stable=True)]
+
+
+def triton_classify(url: str, texts: list[str]) -> Any:
+    with triton.InferenceServerClient(url.removeprefix("http://")) as client:
+        scores = client.infer("tiny", [triton_tensor("text", texts)]).as_numpy("scores")
+    # The protocol has no place for labels: their order is the model's, here that of their names.
+    labels = sorted({label for row in hub_classify(url, texts[:1]) for label in row})
+    return [dict(zip(labels, map(float, row), strict=True)) for row in scores]
+
+
 def hub_embed(url: str, _: str, texts: list[str]) -> Any:
     return InferenceClient(url).feature_extraction(texts)
 
@@ -171,11 +206,27 @@ ROWS = [
         unknown=requests.exceptions.HTTPError,
         empty=requests.exceptions.HTTPError,
     ),
+    Client(
+        name="InferenceServerClient",
+        embed=triton_embed,
+        unknown=InferenceServerException,
+        empty=InferenceServerException,
+        refused=InferenceServerException,
+    ),
+    Client(
+        name="InferenceServerClient, JSON",
+        embed=partial(triton_embed, binary=False),
+        unknown=InferenceServerException,
+        empty=InferenceServerException,
+        refused=InferenceServerException,
+    ),
     Client(name="InferenceClient", embed=hub_embed, unknown=None, empty=BadRequestError, refused=HfHubHTTPError),
     Ranker(name="cohere.ClientV2", rank=cohere_rank),
     Ranker(name="cohere.Client", rank=cohere_v1_rank),
     Ranker(name="voyageai.Client", rank=voyage_rank),
     Ranker(name="PerformanceClient", rank=baseten_rank),
+    Ranker(name="InferenceServerClient", rank=triton_rank),
     Classifier(name="PerformanceClient", classify=baseten_classify),
+    Classifier(name="InferenceServerClient", classify=triton_classify),
     Classifier(name="InferenceClient", classify=hub_classify),
 ]

@@ -23,6 +23,9 @@ REFUSING = [PYTHON, str(Path(__file__).with_name("refusing.py"))]
 
 Serving = Callable[..., str]
 
+_grpc_addresses: dict[str, str] = {}
+"""By the address for HTTP of the same server."""
+
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Serving]:
@@ -37,10 +40,17 @@ def servers(folder: Path) -> Iterator[Serving]:
         def serving(task: str, *, refusing: bool = False) -> str:
             command = REFUSING if refusing else [PYTHON, "-m", "vecmill"]
             model = MODEL if task == "embed" else f"tiny={headed(folder / task, task)}"
-            server = running(model, command=command, limit_s=600, VECMILL_LOG_LEVEL="error")
-            return started.enter_context(server).url
+            asked = [model, "--grpc-port", "0"]
+            server = started.enter_context(running(*asked, command=command, limit_s=600, VECMILL_LOG_LEVEL="error"))
+            _grpc_addresses[server.url] = server.grpc
+            return server.url
 
         yield serving
+
+
+def grpc_address(url: str) -> str:
+    """Where the server of this address listens for gRPC."""
+    return _grpc_addresses[url]
 
 
 def headed(folder: Path, task: str) -> Path:

@@ -217,3 +217,23 @@ def test_weights_beside_the_file_count(tmp_path: Path) -> None:
     one = load(write_exported(tmp_path / "one"))
     two = load(write_exported(tmp_path / "two", external=True))
     assert two.weight_bytes == pytest.approx(one.weight_bytes, rel=0.2)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_states_of_tokens(tmp_path: Path, *, quantized: bool) -> None:
+    """A file that gives states gives them row by row beside their means, also where rows run one by one."""
+    engine = load(write_exported(tmp_path, quantized=quantized))
+    assert engine.gives("multi")
+    rows, vectors = engine.compute(BATCH, ("dense", "multi"))
+    assert np.asarray(rows).tobytes() == engine.run(BATCH).tobytes()
+    assert [len(one) for one in vectors] == BATCH.lengths.tolist()  # type: ignore[arg-type]
+    assert np.stack([np.asarray(one).mean(axis=0) for one in vectors]) == pytest.approx(np.asarray(rows), abs=1e-6)
+
+
+def test_a_pooled_file_gives_no_states(tmp_path: Path) -> None:
+    """Where the file pools itself there are none to give."""
+    engine = load(write_exported(tmp_path, outputs=["sentence_embedding"]))
+    assert engine.gives("dense")
+    assert not engine.gives("multi")
+    with pytest.raises(UnsupportedModel, match="gives dense vectors, not multi"):
+        engine.compute(BATCH, ("multi",))

@@ -1,10 +1,13 @@
 """The cost of micro-batches: recovered from a known engine, corrected from what runs."""
 
+import random
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vecmill.serving.cost import CALIBRATION_S, CostModel, calibrate, fitted
+from vecmill.serving.cost import CALIBRATION_S, TIMES, CostModel, calibrate, fitted
 
 OVERHEAD_S = 0.002
 BATCH_S = 0.025
@@ -65,7 +68,7 @@ def test_short_models_are_measured_within_their_limit() -> None:
     engine = Engine()
     measured(engine, max_tokens=16)
     assert max(length for _, length in engine.shapes) == 16
-    assert len(set(engine.shapes)) * 3 == len(engine.shapes)
+    assert len(set(engine.shapes)) * (1 + TIMES) == len(engine.shapes)
 
 
 def test_room_is_bounded_by_time() -> None:
@@ -96,6 +99,31 @@ def test_it_learns() -> None:
     for _ in range(60):
         slow.saw(4, 64, 2 * before)
     assert slow.seconds(4, 64) == pytest.approx(2 * before, rel=0.05)
+
+
+def test_a_busy_machine_makes_no_smaller_batches() -> None:
+    """Where all takes three times as long for a while, as many rows are worth a batch as before, then and after."""
+    model = measured(Engine())
+    before = model.knee(12)
+    true = replace(model, token_s=list(model.token_s))
+    for times in (3.0, 1.0):
+        for _ in range(300):
+            model.saw(before, 12, times * true.seconds(before, 12))
+        assert model.seconds(before, 12) == pytest.approx(times * true.seconds(before, 12), rel=0.05)
+        assert model.knee(12) == pytest.approx(before, rel=0.2)
+
+
+@pytest.mark.parametrize("times", [0.2, 5.0])
+def test_a_wrong_overhead_is_corrected(times: float) -> None:
+    """What was measured beside other work is put right by batches of several sizes."""
+    true = measured(Engine(overhead_s=0.005))
+    model = replace(true, overhead_s=true.overhead_s * times, token_s=list(true.token_s))
+    rng = random.Random(0)
+    for _ in range(3000):
+        rows, length = rng.choice((1, 1, 2, 8)), rng.choice((8, 16, 32))
+        model.saw(rows, length, true.seconds(rows, length))
+    assert model.pace * model.overhead_s == pytest.approx(true.overhead_s, rel=0.25)
+    assert model.knee(12) == pytest.approx(true.knee(12), rel=0.35)
 
 
 def test_without_two_sizes() -> None:

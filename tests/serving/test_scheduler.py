@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vecmill.serving.scheduler import Item, Owner, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Owner, Scheduler
 
 
 def rows(*lengths: int) -> list[NDArray[np.int32]]:
@@ -44,11 +45,11 @@ def test_a_batch_holds_one_length() -> None:
 
 
 def test_like_lengths_go_together() -> None:
-    """Items whose lengths the engine calls alike make a batch, bounded as if all were of the longest of them."""
+    """Items whose lengths the engine calls alike make a batch, bounded by their tokens."""
     scheduler = Scheduler[Owner](32, alike=lambda length: -(-length // 8) * 8)
     scheduler.add(Owner(), rows(5, 9, 8, 3, 16, 7, 6))
     assert [scheduler.waiting_items, scheduler.waiting_tokens] == [7, 54]
-    assert [lengths(batch) for batch in drain(scheduler)] == [[5, 8, 3, 7], [9, 16], [6]]
+    assert [lengths(batch) for batch in drain(scheduler)] == [[5, 8, 3, 7, 6], [9, 16]]
     assert [scheduler.waiting_items, scheduler.waiting_tokens, scheduler.waiting_cost] == [0, 0, 0.0]
 
 

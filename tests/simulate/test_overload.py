@@ -89,8 +89,8 @@ def test_all_who_come_back_are_served(load: str, manners: Manners) -> None:
 
 def test_it_is_over_when_the_overload_is() -> None:
     """What is left when arrivals end is done within the longest wait, a tenth more at most."""
-    for load in LOADS:
-        rates = [(kind, 10 * per_s) for kind, per_s in LOADS[load]]
+    for shares in LOADS.values():
+        rates = [(kind, 10 * per_s) for kind, per_s in shares]
         arrivals = list(heapq.merge(*(poisson(kind, rate, SECONDS, 7) for kind, rate in rates)))
         late = [one for one in poisson(QUERY, 10.0, SECONDS + 4, 8) if one.time > SECONDS + 1.2 * WAIT_S]
         alone = Kind("late", QUERY.length)

@@ -19,7 +19,7 @@ from vecmill.api.dialects.infinity import INFINITY
 from vecmill.api.dialects.jina.dialect import JINA
 from vecmill.api.dialects.mistral import MISTRAL
 from vecmill.api.dialects.nvidia import NVIDIA
-from vecmill.api.dialects.oip import OIP
+from vecmill.api.dialects.oip.dialect import OIP
 from vecmill.api.dialects.ollama import OLLAMA
 from vecmill.api.dialects.openai import OPENAI
 from vecmill.api.dialects.qdrant import QDRANT

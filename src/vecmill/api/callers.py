@@ -1,5 +1,6 @@
 """Who asks, and on which terms: from API keys and other headers of a request."""
 
+import base64
 import hashlib
 import math
 import tomllib
@@ -110,9 +111,24 @@ def _digest(key: str) -> bytes:
 
 
 def _bare(value: str) -> str:
-    """A key with or without the word Bearer: some clients send it raw."""
+    """A key with or without the word Bearer: some clients send it raw, those that know only a URL as its password."""
     scheme, _, rest = value.strip().partition(" ")
-    return rest.strip() if scheme.lower() == "bearer" else value.strip()
+    match scheme.lower():
+        case "bearer":
+            return rest.strip()
+        case "basic":
+            return _password(rest.strip()) or value.strip()
+        case _:
+            return value.strip()
+
+
+def _password(credentials: str) -> str:
+    """The password of http://USER:PASSWORD@HOST, or the user where there is none; "" where it is no such thing."""
+    try:
+        user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    return password or user
 
 
 def _seconds(value: str | None) -> float:

@@ -43,6 +43,8 @@ class Route:
         headers: Body and answer to headers of the reply; a content-type where that is not JSON.
         key: Where a body holds the API key: its keys to the key. A header that holds one counts for more.
         inputs: What the wire calls the inputs, for errors.
+        read: Decoder of `body`, bytes and headers to the body, where not all of it is JSON; raises InvalidRequest.
+        takes: What content-type may say besides JSON.
     """
 
     paths: tuple[str, ...]
@@ -56,6 +58,8 @@ class Route:
     headers: Callable[[Any, Any], dict[str, str]] = no_headers
     key: Callable[[Keys], str | None] | None = None
     inputs: str = "input"
+    read: Callable[["msgspec.json.Decoder[Any]", bytes, Headers], Any] | None = None
+    takes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

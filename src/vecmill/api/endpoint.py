@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -61,6 +62,7 @@ class Endpoint:
         self._max_body_bytes = max_body_bytes
         self._encoding = encoding
         self._asked = choices[0][1].method
+        self._takes = [kind for _, route in choices for kind in route.takes]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
@@ -100,7 +102,7 @@ class Endpoint:
         allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
         if incoming.method not in allowed:
             raise MethodNotAllowed(incoming.method, incoming.path, allowed)
-        return incoming.query if self._asked == "GET" else await incoming.json(self._max_body_bytes)
+        return incoming.query if self._asked == "GET" else await incoming.json(self._max_body_bytes, self._takes)
 
     def _choose(self, given: bytes, incoming: Incoming) -> Choice:
         *others, last = self._choices
@@ -111,7 +113,10 @@ class Endpoint:
 
     async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> Response:
         route = choice.route
-        body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
+        if route.read:
+            body = route.read(choice.decoder, given, incoming.headers)
+        else:
+            body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
         if incoming.model is not None and not isinstance(ask, ListRequest | Several):
             ask = replace(ask, model=incoming.model)

@@ -1,6 +1,7 @@
 """A request as bytes: its headers, its bounded body, and whether its caller is still there."""
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -39,15 +40,15 @@ class Incoming:
         self.model: str | None = scope.get("path_params", {}).get("model")
         self.receive = receive
 
-    async def json(self, max_bytes: int) -> bytes:
-        """The body, which is JSON by its own account.
+    async def json(self, max_bytes: int, others: Sequence[str] = ()) -> bytes:
+        """The body, which is JSON by its own account, or one of the other types.
 
         Raises:
             UnsupportedMediaType: It is something else, or compressed.
             BodyTooLarge: It has too many bytes, by its own account or as they come.
             CallerGone: It did not come to its end.
         """
-        self._check(max_bytes)
+        self._check(max_bytes, others)
         parts, size = [], 0
         while True:
             message = await self.receive()
@@ -65,9 +66,9 @@ class Incoming:
         """A context in which the running task is cancelled, and CallerGone raised, when the caller leaves."""
         return Watch(self)
 
-    def _check(self, max_bytes: int) -> None:
+    def _check(self, max_bytes: int, others: Sequence[str]) -> None:
         kind = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if kind != "application/json" and not kind.endswith("+json"):
+        if kind != "application/json" and not kind.endswith("+json") and kind not in others:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send application/json")
         coding = self.headers.get("content-encoding", "identity").strip().lower()
         if coding != "identity":

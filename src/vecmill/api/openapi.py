@@ -62,7 +62,8 @@ def document(dialects: tuple[Dialect, ...], pages: dict[str, Page]) -> dict[str,
 def _operation(path: str, choices: list[tuple[Dialect, Route]], schema_of: Schemas) -> Operation:
     """What a path answers; where several dialects share it, each in turn."""
     routes = [route for _, route in choices]
-    body = {"required": True, "content": _json([route.body for route in routes], schema_of)}
+    others: Operation = {kind: {} for route in routes for kind in route.takes}
+    body = {"required": True, "content": _json([route.body for route in routes], schema_of) | others}
     answers = _json([kind for route in routes for kind in _answers(route)], schema_of)
     errors = _json([dialect.error for dialect, _ in choices], schema_of)
     return {

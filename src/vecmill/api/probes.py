@@ -9,6 +9,9 @@ from vecmill import __version__
 from vecmill.api.openapi import Page
 from vecmill.serving.registry import Registry
 
+EXTENSIONS = ["binary_tensor_data", "model_configuration"]
+"""What is served of the Open Inference Protocol besides its core."""
+
 
 class Live(msgspec.Struct):
     """Whether the process can do its work."""
@@ -72,7 +75,7 @@ class Probes:
 
     async def server(self, _: Request) -> Response:
         """What answers here."""
-        return _json(ServerMetadata("vecmill", __version__, []))
+        return _json(ServerMetadata("vecmill", __version__, EXTENSIONS))
 
     async def live(self, _: Request) -> Response:
         """503 once an engine has died."""

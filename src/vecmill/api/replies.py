@@ -4,8 +4,9 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from vecmill.asks import Answer, Ask, ModelInfo, Tokenized
 from vecmill.core import Request, Result

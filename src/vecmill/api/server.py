@@ -8,12 +8,14 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vecmill.api.app import build
 from vecmill.api.banner import banner
+from vecmill.api.corked import Corked
 from vecmill.api.listen import address, check_grpc, listen
 from vecmill.api.metrics import Metrics
 from vecmill.config import Settings
@@ -30,6 +32,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 KEEP_ALIVE_S = 75
 """How long an idle connection is kept: longer than the 60 s of common load balancers, which else meet closed ones."""
+
+
+class Protocol(HttpToolsProtocol):
+    """Uvicorn's HTTP, whose writes go out together."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP has no other
+        """A client has connected."""
+        super().connection_made(cast("asyncio.Transport", Corked(transport)))
+
 
 print_now = partial(print, flush=True)
 """Who reads the output through a pipe sees the start when it happens."""
@@ -104,7 +115,9 @@ class Serving:
         self._show = show
         config = uvicorn.Config(
             build(registry, settings, self._events, metrics),
+            http=Protocol,
             lifespan="off",
+            proxy_headers=False,  # nobody asks where a request comes from
             log_config=None,
             access_log=False,
             server_header=False,

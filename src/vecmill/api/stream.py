@@ -4,10 +4,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from vecmill.api.callers import Callers

@@ -1,19 +1,21 @@
 """What is known of a request while it is answered; and the middleware around every answer: its id and its event."""
 
+import os
 import re
-import uuid
-from dataclasses import dataclass, field
+from itertools import count
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vecmill.core import Result
 from vecmill.serving.events import Events, RequestDone
 
 _GOOD_ID = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
+_PROCESS = os.urandom(10).hex()
+_NUMBERS = count(1)
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(msgspec.Struct):
     """One request's story.
 
     Attributes:
@@ -28,7 +30,7 @@ class Trace:
     route: str = ""
     model: str = ""
     tenant: str = ""
-    results: list[Result] = field(default_factory=list)
+    results: list[Result] = msgspec.field(default_factory=list)
 
     def done(self, status: int) -> RequestDone:
         """The event of a request answered with this status."""
@@ -92,4 +94,4 @@ class Traced:
 
 def request_id(given: str) -> str:
     """The caller's own where it is one, else one of ours."""
-    return given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
+    return given if given and _GOOD_ID.fullmatch(given) else f"req-{_PROCESS}{next(_NUMBERS):012x}"

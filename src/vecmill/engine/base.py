@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -42,14 +43,13 @@ class Batch:
     @classmethod
     def pack(cls, rows: Sequence[Ids], marks: Sequence[int] | None = None) -> Self:
         """Lay rows end to end."""
-        offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        offsets = np.array([0, *accumulate(map(len, rows))], dtype=np.int32)
         return cls(np.concatenate(rows), offsets, None if marks is None else np.array(marks, dtype=np.int32))
 
     @property
     def lengths(self) -> Ids:
         """Tokens of each row, int32 [rows]."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     def by_length(self, run: Callable[[Ids, Ids | None], list[Column]]) -> list[Column]:
         """Columns of the batch, each group of one length in one call: nothing is padded.
@@ -119,6 +119,10 @@ class Engine(Protocol):
     def alike(self, length: int) -> int:
         """What lengths have in common that run best in one pass."""
         return same(length)
+
+    def gives(self, output: Output) -> bool:  # noqa: ARG002 (not all engines give all)
+        """Whether it gives an output that the model has."""
+        return True
 
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """A column for each output, each row independent of its mates.

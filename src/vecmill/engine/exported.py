@@ -4,6 +4,7 @@ The file turns ids into states of tokens; pooling and what follows are ours, as 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,27 +68,37 @@ class ExportedEngine(Engine):
         self._head = open_session(head_alone(spec, given), threads, spec.folder)
         self._alone = self._depends_on_mates()
 
+    def gives(self, output: Output) -> bool:
+        """Dense rows, and states of tokens where the file gives them."""
+        states = self._given == STATES.name and self._spec.late is None
+        return output == "dense" or (output == "multi" and states)
+
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
-        """A column for each output: dense rows are all that it has."""
-        only_dense(outputs, self._path)
-        return batch.by_length(self._columns)
+        """A column for each output."""
+        if not all(map(self.gives, outputs)):
+            only_dense(outputs, self._path)
+        return batch.by_length(partial(self._columns, tuple(outputs)))
 
     def close(self) -> None:
         """Give the memory back."""
         del self._session, self._head
 
-    def _columns(self, ids: Ids, marks: Ids | None) -> list[Column]:
-        return [(self._run_singly if self._alone else self._run_equal)(ids, marks)]
+    def _columns(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None) -> list[Column]:
+        return (self._run_singly if self._alone else self._run_equal)(outputs, ids, marks)
 
-    def _run_singly(self, ids: Ids, marks: Ids | None = None) -> Rows:
-        each = [None] * len(ids) if marks is None else marks[:, None]
-        return np.concatenate([self._run_equal(row[None], mark) for row, mark in zip(ids, each, strict=True)])
+    def _run_singly(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None = None) -> list[Column]:
+        each: Sequence[Ids | None] = [None] * len(ids) if marks is None else list(marks[:, None])
+        parts = [self._run_equal(outputs, row[None], mark) for row, mark in zip(ids, each, strict=True)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    def _run_equal(self, ids: Ids, marks: Ids | None = None) -> Rows:
+    def _run_equal(self, outputs: tuple[Output, ...], ids: Ids, marks: Ids | None = None) -> list[Column]:
         first = self._spec.first_position
         feeds = {name: FEEDS[name](ids, first).astype(kind) for name, kind in self._inputs.items()}
         states = self._session.run([self._output], feeds, run_options(*ids.shape))[0].astype(np.float32, copy=False)
-        given = {self._given: states}
+        return [states if output == "multi" else self._pool(states, ids, marks) for output in outputs]
+
+    def _pool(self, states: Rows, ids: Ids, marks: Ids | None) -> Rows:
+        given: dict[str, NDArray[Any]] = {self._given: states}
         if self._spec.mark and self._given == STATES.name:
             given[MARKS.name] = unmarked(self._spec.mark, ids) if marks is None else marks
         return cast("Rows", self._head.run(list(DENSE), given)[0])
@@ -98,7 +109,7 @@ class ExportedEngine(Engine):
         try:
             for length in PROBES:
                 ids = rng.integers(0, self._spec.vocab_size, (MATES, min(length, self._spec.max_tokens)), np.int32)
-                rows, alone = self._run_equal(ids), self._run_singly(ids)
+                rows, alone = (np.asarray(run(DENSE, ids)[0]) for run in (self._run_equal, self._run_singly))
                 if rows.shape != (MATES, self._spec.dims):
                     width, dims = rows.shape[-1], self._spec.dims
                     raise CorruptFile(f"{self._path}: gives rows of {width} numbers, the checkpoint says {dims}")

@@ -25,7 +25,7 @@ LENGTHS = Given("lengths", INT32, ("several",))
 
 LAYOUT = (PLACES, KEPT, LENGTHS)
 
-NEAR = (4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+NEAR = (16, 32, 64)
 """Lengths up to which rows run in one pass. Longer ones are worth a pass of their own, and padding costs them more."""
 
 

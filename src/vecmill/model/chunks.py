@@ -1,15 +1,15 @@
 """An input that is longer than the model takes, as several that are not."""
 
-from dataclasses import dataclass
 from itertools import takewhile
+
+import msgspec
 
 from vecmill.errors import InvalidRequest
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Cut, Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """A part of an input, ready for the engine.
 
     Attributes:

@@ -1,11 +1,12 @@
 """Queries and documents of late interaction: their markers, what is added to them, and which tokens count."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import tokenizers
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vecmill.errors import UnsupportedModel

@@ -1,12 +1,12 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import tokenizers
+from msgspec.structs import replace
 from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
@@ -48,12 +48,12 @@ class Tokenizer:
         self._keeps_end = side == "left"
         self.max_tokens = spec.max_tokens
         self.vocab_size = spec.vocab_size
-        self._head, self._tail = _frame(self.native, spec.transformer) if spec.family != STATIC else ([], [])
+        self.head, self._tail = _frame(self.native, spec.transformer) if spec.family != STATIC else ([], [])
         self._pairs = PairFrame.read(self.native) if spec.scores else None
         self._template = spec.scores.template if isinstance(spec.scores, YesNo) else None
         self._mark = spec.mark
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
-        self.framed = len(self._head) + len(self._tail)
+        self.framed = len(self.head) + len(self._tail)
         self._room = spec.max_tokens - self.framed
         settings = _read_settings(spec.transformer) if spec.late else {}
         self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
@@ -175,12 +175,12 @@ class Tokenizer:
             return self.max_tokens
         if self._mark is None or not prompt:
             return 0
-        return len(self._head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
+        return len(self.head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
     def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
         room = self._limit(cut) - self.framed
         start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
-        kept = self._head + ids[start : start + room] + self._tail
+        kept = self.head + ids[start : start + room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]
         # A pooling that leaves the prompt out has at least the last token.
@@ -188,8 +188,8 @@ class Tokenizer:
         return Tokens(np.array(kept, dtype=np.int32), truncated=len(ids) > room, mark=mark)
 
     def _bare(self, ids: list[int]) -> list[int]:
-        head, tail = len(self._head), len(self._tail)
-        framed = len(ids) > head + tail and ids[:head] == self._head and ids[len(ids) - tail :] == self._tail
+        head, tail = len(self.head), len(self._tail)
+        framed = len(ids) > head + tail and ids[:head] == self.head and ids[len(ids) - tail :] == self._tail
         return ids[head : len(ids) - tail] if framed else ids
 
     def _shorten(self, text: str) -> str:

@@ -1,13 +1,11 @@
 """What a tokenizer is asked for, and what it gives an engine."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """One input ready for the engine.
 
     Attributes:
@@ -23,8 +21,7 @@ class Tokens:
     kept: NDArray[np.bool_] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """How a caller wishes long inputs to be cut, where the model's own way is not wanted.
 
     Attributes:

@@ -20,8 +20,8 @@ ANYBODY = 0.5
 
 PRUDENCE = 0.2
 MOST_PRUDENCE = 0.25
-"""A time that is told is so much later than what is predicted, but no more than this part of the longest wait: who comes
-late finds room, who comes early does not. As nobody is later than that, the queue does not run dry."""
+"""A time that is told is so much later than what is predicted, but no more than this part of the longest wait: who
+comes late finds room, who comes early does not. As nobody is later than that, the queue does not run dry."""
 
 LEAST_S = 0.02
 """Nobody is told to come back sooner."""

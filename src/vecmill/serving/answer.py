@@ -46,7 +46,7 @@ def describe(model: ServedModel) -> ModelInfo:
         model=model.name,
         created=model.created,
         task=spec.task,
-        outputs=spec.outputs,
+        outputs=model.outputs,
         dims=spec.dims,
         labels=spec.scores.labels if spec.scores else (),
         max_tokens=spec.max_tokens,
@@ -78,9 +78,7 @@ async def _one(ask: One, model: ServedModel, caller: Caller) -> Answer:
             return describe(model)
         case ByTask():
             if model.spec.task not in ask.readings:
-                raise WrongTask(
-                    model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.spec.outputs
-                )
+                raise WrongTask(model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.outputs)
             return await model.submit(ask.readings[model.spec.task](), caller)
         case _:
             return await model.submit(ask, caller)

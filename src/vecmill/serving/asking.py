@@ -1,7 +1,8 @@
 """Where a request's answers come from: memory, the store behind it, another request, or the engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from vecmill.core import Caller, Output, Request
 from vecmill.engine.base import Column
@@ -9,14 +10,12 @@ from vecmill.model.tokens import Tokens
 from vecmill.serving.cache import Cache, Key, Plan, plan
 from vecmill.serving.inflight import InFlight
 from vecmill.serving.job import Job
-from vecmill.serving.prepared import identity
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import Steps, Wait
 from vecmill.serving.store import WAIT_S, ResultStore
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(msgspec.Struct, frozen=True):
     """What a request asked.
 
     Attributes:
@@ -142,6 +141,11 @@ class Asking:
             weight=caller.weight,
             who=identity(request, caller),
         )
+
+
+def identity(request: Request, caller: Caller) -> int:
+    """The same for a request that comes back after a refusal: of the same tenant, with the same inputs."""
+    return hash((caller.tenant, *(tuple(one) if isinstance(one, list) else one for one in request.inputs)))
 
 
 def _size(tokens: Sequence[Tokens], places: Sequence[int]) -> int:

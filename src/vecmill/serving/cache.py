@@ -8,10 +8,10 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from vecmill.core import Output, Sparse, Value
@@ -95,8 +95,7 @@ def size_bytes(key: Key, values: Sequence[Value]) -> int:
     return ENTRY_BYTES + len(key[0]) + numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What a request has to ask of the engine, and where its answers go.
 
     Attributes:

@@ -3,6 +3,10 @@
 The time of a batch of n rows of one length is an overhead, which every batch pays, and n rows at the speed that the
 engine has at that length. From it follow how large a batch is worth making, how long one has to wait, and what a row
 costs those who share the engine.
+
+A machine that does other things besides is slower at all of it: that is its pace, which changes with every batch. What
+an overhead is beside a row changes little, and is learned slowly: taken for slower rows, a busy hour would make batches
+smaller, thus slower a row, thus smaller still.
 """
 
 import math
@@ -20,8 +24,8 @@ PROBE = (1, 32)
 PROBES = ((1, 8), PROBE, (4, 32), (1, 128), (1, 512))
 """Rows and lengths that are tried, cheapest first."""
 
-TIMES = 2
-"""Each of them so often; the faster one counts."""
+TIMES = 3
+"""Each of them so often; the fastest one counts."""
 
 CALIBRATION_S = 0.3
 """Longest time for all of them: what a slow model does not get to is taken from what it did."""
@@ -33,7 +37,10 @@ LEAST = 4.0
 """Overheads in a batch below which a smaller one is 25 % slower, however long it takes."""
 
 MEMORY = 0.15
-"""How much of a deviation is believed at once."""
+"""How much of a deviation is the machine's pace."""
+
+LEARNED = 0.02
+"""How much of it is learned of the engine: of the part of a batch that its time went to."""
 
 DOUBT = 4.0
 """A batch that takes so many times longer or shorter than expected counts as this much and no more."""
@@ -51,41 +58,52 @@ class CostModel:
         overhead_s: What every batch pays.
         lengths: Lengths that were measured, ascending.
         token_s: Seconds a token at each of them, the overhead not counted.
+        pace: How many times longer all of that takes at present.
     """
 
     batch_s: float
     overhead_s: float = 0.0
     lengths: list[int] = field(default_factory=lambda: [1])
     token_s: list[float] = field(default_factory=lambda: [GUESSED_S])
+    pace: float = 1.0
+    _prices: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def seconds(self, rows: int, length: float) -> float:
         """Time of a batch of so many rows of a length."""
-        return self.overhead_s + rows * self.price(length)
+        return self.pace * self.overhead_s + rows * self.price(length)
 
     def price(self, length: float) -> float:
         """Time of one more row of a length, in a batch that runs anyway."""
-        return length * self._token_s(length)
+        price = self._prices.get(length)
+        if price is None:  # a queue asks many times between two batches
+            price = self._prices[length] = length * self._token_s(length)
+        return self.pace * price
 
     def room(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, or takes too long."""
-        return self._rows(min(KNEE * self.overhead_s, max(self.batch_s, LEAST * self.overhead_s)), length)
+        overhead_s = self.pace * self.overhead_s
+        return self._rows(min(KNEE * overhead_s, max(self.batch_s, LEAST * overhead_s)), length)
 
     def knee(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, however long it takes."""
-        return self._rows(KNEE * self.overhead_s, length)
+        return self._rows(KNEE * self.pace * self.overhead_s, length)
 
     def _rows(self, seconds: float, length: int) -> int:
         target = max(seconds, self.batch_s / 2) if self.overhead_s else self.batch_s
-        return max(1, int((target - self.overhead_s) / self.price(length)))
+        return max(1, int((target - self.pace * self.overhead_s) / self.price(length)))
 
     def saw(self, rows: int, length: float, seconds: float) -> None:
-        """A batch ran: correct the speed at its length, and half as much at those beside it."""
-        expected = self.seconds(rows, length)
-        ratio = min(max(seconds / max(expected, 1e-9), 1 / DOUBT), DOUBT)
+        """A batch ran: correct the pace, and a little the overhead and the speed at its length and those beside it."""
+        expected = max(self.seconds(rows, length), 1e-9)
+        ratio = min(max(seconds / expected, 1 / DOUBT), DOUBT)
+        shared = self.pace * self.overhead_s / expected
+        self.pace *= ratio**MEMORY
+        self.overhead_s *= ratio ** (LEARNED * shared)
         at = min(bisect_left(self.lengths, length), len(self.lengths) - 1)
         for place, part in ((at, 1.0), (at - 1, 0.5), (at + 1, 0.5)):
             if 0 <= place < len(self.lengths):
-                self.token_s[place] *= ratio ** (MEMORY * part)
+                self.token_s[place] *= ratio ** (LEARNED * part * (1 - shared))
+        self._prices.clear()
 
     def _token_s(self, length: float) -> float:
         """Between measured lengths by their logarithm, beyond them as at the nearest."""

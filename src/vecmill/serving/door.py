@@ -10,7 +10,8 @@ from typing import Generic, Protocol
 
 from vecmill.serving.admission import Admission, Ahead, Asking, Limits
 from vecmill.serving.pace import Pace
-from vecmill.serving.scheduler import Item, OwnerT, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import OwnerT, Scheduler
 
 
 class InHand(Protocol):

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from vecmill.core import Timings
 
 NO_TIMINGS = Timings()
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDone:
+class RequestDone(msgspec.Struct, frozen=True):
     """A request was answered.
 
     Attributes:
@@ -35,8 +36,7 @@ class RequestDone:
     timings: Timings = NO_TIMINGS
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDone:
+class BatchDone(msgspec.Struct, frozen=True):
     """The engine ran one micro-batch.
 
     Attributes:

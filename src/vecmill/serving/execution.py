@@ -13,7 +13,8 @@ from vecmill.serving.cost import CostModel
 from vecmill.serving.events import BatchDone, Events
 from vecmill.serving.finish import sound
 from vecmill.serving.job import Job, Work
-from vecmill.serving.scheduler import Item, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 

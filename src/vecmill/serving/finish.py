@@ -1,5 +1,6 @@
 """What a request wishes of its outputs, after the engine: requests with different wishes share batches."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from vecmill.core import Output, Sparse, Value
 from vecmill.engine.base import Column
 from vecmill.errors import EngineFailed, InvalidRequest
+from vecmill.model.tokens import Tokens
 
 Floats = NDArray[np.float32]
 
@@ -54,14 +56,19 @@ def means(rows: Floats, owners: Sequence[int], weights: Sequence[int], *, scale:
     return np.where(sizes[:, None] == 1, rows[starts], scaled(mean) if scale else mean)
 
 
+def kept(vectors: Sequence[Floats], tokens: list[Tokens]) -> list[Floats]:
+    """Vectors of the tokens that count."""
+    return [rows if one.kept is None else rows[one.kept] for rows, one in zip(vectors, tokens, strict=False)]
+
+
 def scaled(rows: Floats) -> Floats:
     """Each row at length 1, also where its squares are too large or too small for float32; a row of zeros stays one."""
     with np.errstate(over="ignore", under="ignore"):
-        norms = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
+        norms: Floats = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
+    if all(SAFE_NORM < norm < math.inf for (norm,) in norms.tolist()):
+        return np.divide(rows, norms, dtype=np.float32)
     usual = (norms > SAFE_NORM) & (norms < np.inf)
     result: Floats = (rows / np.where(usual, norms, np.float32(1))).astype(np.float32, copy=False)
-    if usual.all():
-        return result
     wide = rows[~usual[:, 0]].astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     result[~usual[:, 0]] = wide / np.where(lengths > 0, lengths, 1)
@@ -99,10 +106,8 @@ def sound(output: Output, column: Column) -> NDArray[np.bool_]:
     nonzero = output in NEVER_ZERO
     if isinstance(column, np.ndarray):
         axes = tuple(range(1, column.ndim))
-        good: NDArray[np.bool_] = np.logical_and(
-            np.isfinite(column).all(axis=axes), np.any(column, axis=axes) if nonzero else True
-        )
-        return good
+        good: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(column), axis=axes)
+        return good & np.logical_or.reduce(column, axis=axes) if nonzero else good
     return np.array([_is_sound(value, nonzero=nonzero) for value in column])
 
 

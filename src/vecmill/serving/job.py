@@ -16,7 +16,8 @@ from vecmill.engine.base import Column, Engine
 from vecmill.errors import RequestError
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
-from vecmill.serving.scheduler import Item, Owner
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Owner
 
 EXPRESS = 3.0
 """A request need not wait for another's part of a batch that costs so many times what it costs itself: it runs beside

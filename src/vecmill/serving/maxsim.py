@@ -1,8 +1,7 @@
 """A late-interaction model as a reranker: a pair's score from the vectors of its tokens (ColBERT, arXiv 2004.12832)."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vecmill.core import Pair, Request, Result, Timings

@@ -1,14 +1,54 @@
-"""Piles of what waits at like lengths, and lines of them."""
+"""Inputs as they lie in a queue: piles of an owner's, in lines by their length."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-Pile = list[Any]
+import numpy as np
+from numpy.typing import NDArray
+
+OwnerT = TypeVar("OwnerT")
+
+
+@dataclass(slots=True, eq=False)
+class Item(Generic[OwnerT]):
+    """One input in the queue.
+
+    Attributes:
+        ids: int32 [length].
+        owner: What it belongs to.
+        row: Its place there.
+        taken: Whether it has left the queue.
+        deaths: Times that its engine died over it.
+    """
+
+    ids: NDArray[np.int32]
+    owner: OwnerT
+    row: int
+    taken: bool = False
+    deaths: int = 0
+
+
+Pile = list[Item[Any]]
 """What is queued of one owner at like lengths, the next one last. Whoever takes an item takes it from here."""
 
 Lines = defaultdict[int, deque[Pile]]
 """Piles by their length, in order of arrival; an empty one leaves when it comes to the front."""
+
+
+def tokens_of(items: Sequence[Item[Any]]) -> int:
+    """Their tokens."""
+    return sum([len(item.ids) for item in items])
+
+
+def leading(pile: Pile, tokens: float, *, least: bool) -> Pile:
+    """What comes next of a pile, in order, of no more than so many tokens, though at least one item; taken from it."""
+    part: Pile = []
+    while pile and (len(pile[-1].ids) <= tokens or (least and not part)):
+        part.append(pile.pop())
+        tokens -= len(part[-1].ids)
+    return part
 
 
 def filled(line: deque[Pile]) -> Iterator[Pile]:

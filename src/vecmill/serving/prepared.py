@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
+from msgspec.structs import replace
 
 from vecmill.config import Settings
-from vecmill.core import DENSE, Caller, Input, Options, Pair, Request
+from vecmill.core import DENSE, Input, Options, Output, Pair, Request
 from vecmill.errors import EmptyInput, InputTooLong, InvalidRequest, RequestError, TooManyInputs, WrongTask
 from vecmill.model.chunks import Chunk, split
+from vecmill.model.document import Reading
 from vecmill.model.late import DOCUMENT, QUERY
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tasks import chat_template
@@ -32,8 +33,7 @@ A_TOKEN = 5
 """Characters of a token, more or less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A request ready for the queue.
 
     Attributes:
@@ -43,6 +43,7 @@ class Prepared:
         faults: Inputs that have no answer, and why.
         vocabulary: How token ids were read; None where there were none.
         seconds: What it took.
+        document: Where each input's states are, where the inputs are one document and `tokens` its windows.
     """
 
     tokens: list[Tokens]
@@ -51,15 +52,18 @@ class Prepared:
     faults: dict[int, RequestError]
     vocabulary: str | None
     seconds: float
+    document: Reading | None = None
 
     @property
     def in_chunks(self) -> bool:
         """Whether there is more than one of some input."""
-        return any(one == other for one, other in pairwise(self.owners))
+        return self.document is None and any(one == other for one, other in pairwise(self.owners))
 
     @property
     def counts(self) -> list[int]:
         """Tokens of each input."""
+        if self.document is not None:
+            return self.document.counts
         sizes: dict[int, int] = {}
         for owner, one in zip(self.owners, self.tokens, strict=True):
             sizes[owner] = sizes.get(owner, 0) + len(one.ids)
@@ -87,12 +91,14 @@ class Preparing:
         spec: The model.
         tokenizer: The model's.
         settings: Limits.
+        outputs: What the model gives on the engine that it has.
     """
 
     name: str
     spec: ModelSpec
     tokenizer: Tokenizer
     settings: Settings
+    outputs: tuple[Output, ...]
 
     def __call__(self, request: Request) -> Prepared:
         """Check and tokenise.
@@ -102,11 +108,11 @@ class Preparing:
             InputTooLong: An input is too long and truncation was refused.
         """
         started = time.perf_counter()
-        self._check(request)
+        self.check(request)
         prompt = self.prompt(request.options)
         options, faults = request.options, dict(empty(request.inputs)) if request.lenient else {}
         places = [number for number in range(len(request.inputs)) if number not in faults]
-        inputs, vocabulary = self._read([request.inputs[place] for place in places], options)
+        inputs, vocabulary = self.read([request.inputs[place] for place in places], options)
         parts: list[tuple[int, Chunk]] = []
         for place, given, one in zip(places, inputs, self._tokenize(inputs, options, prompt), strict=True):
             try:
@@ -129,10 +135,16 @@ class Preparing:
         tokens = (len(one) if isinstance(one, list) else 1 + _chars(one) // A_TOKEN for one in request.inputs)
         return [min(count, self.spec.max_tokens) for count in tokens]
 
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
+        """Refuse a request for what it asks, before its inputs are read.
+
+        Raises:
+            WrongTask: The model does not give that.
+            InvalidRequest: An option is wrong, there are too many inputs, or one is empty.
+        """
         for output in request.outputs:
-            if output not in self.spec.outputs:
-                raise WrongTask(self.name, output, self.spec.outputs)
+            if output not in self.outputs:
+                raise WrongTask(self.name, output, self.outputs)
         if request.ranks and self.spec.width("scores") != 1:
             raise WrongTask(self.name, "one score to rank by", [f"scores of {self.spec.width('scores')} labels"])
         if request.options.conversation and template_of(self.spec.folder):
@@ -185,7 +197,7 @@ class Preparing:
             raise InvalidRequest(f"prompt_name is {name!r}; {self.name} has: {known}", param="prompt_name")
         return prompts[name]
 
-    def _read(self, inputs: list[Input], options: Options) -> tuple[list[Input], str | None]:
+    def read(self, inputs: list[Input], options: Options) -> tuple[list[Input], str | None]:
         """The inputs with token ids of another vocabulary as the texts that they spell, and which vocabulary it is."""
         arrays = {number: one for number, one in enumerate(inputs) if isinstance(one, list)}
         if not arrays:
@@ -203,7 +215,7 @@ class Preparing:
 
     def _tokenize(self, inputs: list[Input], options: Options, prompt: str) -> list[Tokens]:
         """Each kind of input is tokenised together and put back where it stood."""
-        numbered, side, cut = list(enumerate(inputs)), self._side(options), _cut(options)
+        numbered, side, cut = list(enumerate(inputs)), self._side(options), cut_of(options)
         texts = {number: one for number, one in numbered if isinstance(one, str)}
         pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
         arrays = {number: one for number, one in numbered if isinstance(one, list)}
@@ -225,7 +237,7 @@ class Preparing:
         """
         parts, most = [Chunk(one, 1)], self.settings.max_inputs
         if options.chunked and one.truncated and not isinstance(given, Pair):
-            parts = split(self.tokenizer, given, prompt, _cut(options), self._side(options)) or parts
+            parts = split(self.tokenizer, given, prompt, cut_of(options), self._side(options)) or parts
             if len(parts) > most:
                 raise _too_long(f"input[{number}] makes {len(parts)} chunks; an input may make at most {most}")
         elif one.truncated and not options.truncate:
@@ -268,23 +280,14 @@ def _too_long(message: str) -> InputTooLong:
     return InputTooLong(message, param="input", code="context_length_exceeded")
 
 
-def _cut(options: Options) -> Cut:
+def cut_of(options: Options) -> Cut:
+    """How a request wishes long inputs to be cut."""
     return Cut(options.truncation_side, options.max_tokens, options.second_tokens)
-
-
-def kept(vectors: Sequence[NDArray[np.float32]], tokens: list[Tokens]) -> list[NDArray[np.float32]]:
-    """Vectors of the tokens that count."""
-    return [rows if one.kept is None else rows[one.kept] for rows, one in zip(vectors, tokens, strict=False)]
 
 
 def is_small(request: Request) -> bool:
     """Whether a request is tokenised where it arrives."""
     return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
-
-
-def identity(request: Request, caller: Caller) -> int:
-    """The same for a request that comes back after a refusal: of the same tenant, with the same inputs."""
-    return hash((caller.tenant, *(tuple(one) if isinstance(one, list) else one for one in request.inputs)))
 
 
 def _chars(one: Input) -> int:

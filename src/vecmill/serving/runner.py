@@ -1,8 +1,7 @@
 """The queue of one model and the lanes that work on it. Every job ends: rows, an error or cancellation.
 
 A lane is a thread that runs one batch after the other. One that dies or stalls is replaced, with new engines for all.
-What it held is queued again, each input to run alone: the one that kills its lane a second time fails, the others have
-their answers.
+What it held is queued again, each input to run alone: one that kills a second lane fails, the others have answers.
 """
 
 import logging
@@ -23,7 +22,8 @@ from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
-from vecmill.serving.scheduler import Item, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,14 @@ the cost of an item is what the cost model says. So a tenant with many requests 
 lone query goes before the rest of a long job.
 
 A micro-batch is the first item of the request whose turn it is, then items of like length: its own, its tenant's, then
-anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says. Where
-nothing of it is of a long request it may take longer: whoever comes next would wait for the same small requests anyway.
+anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says; how many
+tokens are worth a batch the cost model, by the first one's length. Where nothing of it is of a long request it may take
+longer: whoever comes next would wait for the same small requests anyway.
 """
 
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.serving.fair import Fair, Flow
-from vecmill.serving.piles import Lines, Pile, filled, tidy
+from vecmill.serving.piles import Item, Lines, Pile, filled, leading, tidy, tokens_of
 
 MANY_TENANTS = 1000
 """Tenants that wait for nothing are forgotten beyond this number."""
@@ -54,34 +54,15 @@ class Owner(Flow):
 OwnerT = TypeVar("OwnerT", bound=Owner)
 
 
-@dataclass(slots=True, eq=False)
-class Item(Generic[OwnerT]):
-    """One input in the queue.
-
-    Attributes:
-        ids: int32 [length].
-        owner: What it belongs to.
-        row: Its place there.
-        taken: Whether it has left the queue.
-        deaths: Times that its engine died over it.
-    """
-
-    ids: NDArray[np.int32]
-    owner: OwnerT
-    row: int
-    taken: bool = False
-    deaths: int = 0
-
-
 class Scheduler(Generic[OwnerT]):
     """The queue of one model. O(log requests) a batch and O(1) an item.
 
     Args:
         batch_tokens: Most tokens of a micro-batch; an input longer than that runs alone.
-        room: Most rows of a length in a micro-batch, where that is fewer; None where only the tokens count.
+        room: Rows of a length whose tokens a micro-batch has at most, where that is fewer; None is no such bound.
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
-        knee: Most rows of a length where none is of a long request; None is `room`.
+        knee: The same where none is of a long request; None is `room`.
         patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
     Attributes:
@@ -171,20 +152,20 @@ class Scheduler(Generic[OwnerT]):
         owner = tenant.requests.first(patiently=most == math.inf) if tenant is not None else None
         if tenant is None or owner is None:
             return []
-        length = self._alike(len(_next(owner).ids))
-        price = self._price(length)
-        if owner.queued * price > most:
+        own = len(_next(owner).ids)
+        token_s = self._price(own) / own
+        if owner.queued * own * token_s > most:
             return []
-        room, knee = (min(rows, most / price) for rows in (self.room(length), self._bounded(self._knee, length)))
-        batch: list[Item[OwnerT]] = []
+        most /= token_s
+        room, knee = (min(rows * own, most) for rows in (self.room(own), self._bounded(self._knee, own)))
+        length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
-            whole = len(pile) <= room and len(pile) == pile[-1].owner.queued
-            left = int(max(room, knee) if whole else room) - len(batch)
-            part = pile[-left:] if left > 0 else []
-            del pile[len(pile) - len(part) :]
-            batch += reversed(part)
+            whole = len(pile) == pile[-1].owner.queued and len(pile) <= room and tokens_of(pile) <= room
+            part = leading(pile, (max(room, knee) if whole else room) - tokens, least=not batch)
+            batch += part
+            tokens += tokens_of(part)
             if part:
-                self._serve(part, length, price)
+                self._serve(part, length, token_s)
             if pile:
                 break
         self._count(length, batch, -1)
@@ -230,7 +211,7 @@ class Scheduler(Generic[OwnerT]):
 
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
-        length = self._alike(len(_next(owner).ids))
+        length = len(_next(owner).ids)
         return min(self.room(length), owner.queued) * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
@@ -250,10 +231,10 @@ class Scheduler(Generic[OwnerT]):
             tenant.lines.clear()
             self._turns.leave(tenant)
 
-    def _serve(self, part: list[Item[OwnerT]], length: int, price: float) -> None:
+    def _serve(self, part: Pile, length: int, token_s: float) -> None:
         """An owner has these of its items in the batch."""
         owner = part[0].owner
-        tenant = owner.tenant
+        tenant, cost = owner.tenant, tokens_of(part) * token_s
         if tenant is None:
             return
         for item in part:
@@ -263,13 +244,13 @@ class Scheduler(Generic[OwnerT]):
             owner.ahead = self._ahead(owner)
         else:
             self._leave(owner, tenant)
-        tenant.requests.charge(owner, price * len(part))
-        self._turns.charge(tenant, price * len(part))
+        tenant.requests.charge(owner, cost)
+        self._turns.charge(tenant, cost)
         tidy(tenant.lines, length)
 
     def _count(self, length: int, items: Sequence[Item[Any]], sign: int = 1) -> None:
         """Items of about a length come or go."""
-        tokens = sign * sum([len(item.ids) for item in items])
+        tokens = sign * tokens_of(items)
         self.waiting_items += sign * len(items)
         self.waiting_tokens += tokens
         cost = self.waiting_cost + tokens * self._price(length) / length

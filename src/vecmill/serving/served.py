@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
@@ -17,18 +17,19 @@ from vecmill.engine.base import usable_cpus
 from vecmill.errors import EngineFailed
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
-from vecmill.serving import maxsim
+from vecmill.serving import document, maxsim
 from vecmill.serving.admission import Limits
 from vecmill.serving.apart import settle
-from vecmill.serving.asking import Answers, Asking
+from vecmill.serving.asking import Answers, Asking, identity
 from vecmill.serving.cache import Cache
 from vecmill.serving.cost import CostModel
+from vecmill.serving.document import Documents
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.finish import ACTIVATIONS, means, vectors
-from vecmill.serving.prepared import Prepared, Preparing, identity, is_small, kept
+from vecmill.serving.finish import ACTIVATIONS, kept, means, vectors
+from vecmill.serving.prepared import Prepared, Preparing, is_small
 from vecmill.serving.runner import Runner
-from vecmill.serving.steps import on_loop, on_thread
+from vecmill.serving.steps import Steps, on_loop, on_thread
 from vecmill.serving.store import ResultStore
 
 Made = TypeVar("Made")
@@ -75,7 +76,9 @@ class ServedModel:
         self.kind = kind
         self.created = int(time.time())
         self.tokenizer = Tokenizer(spec)
-        self.prepare = Preparing(name, spec, self.tokenizer, settings)
+        self.outputs = tuple(output for output in spec.outputs if engines.wide.gives(output))
+        self.prepare = Preparing(name, spec, self.tokenizer, settings, self.outputs)
+        self._documents = Documents(self.prepare, document.refusal(spec, self.outputs))
         widths = {output: spec.width(output) for output in spec.outputs}
         self.runner = Runner(
             name,
@@ -116,11 +119,11 @@ class ServedModel:
         small = is_small(request)
         if not small or (self.runner.door.crowded and not self._remembers):  # before anything is tokenised for nothing
             self.runner.admit(self.prepare.guess(request), identity(request, caller), joins=False)
-        prepared = self.prepare(request) if small else await self.aside(partial(self.prepare, request))
+        prepared = self._prepare(request) if small else await self.aside(partial(self._prepare, request))
         try:
             answers = await self._ask(request, prepared, caller)
         except EngineFailed:
-            if not request.lenient:
+            if not request.lenient or prepared.document:
                 raise
             alone = replace(caller, weight=caller.weight / len(prepared.tokens))  # together they count as one
             asked = [self._ask(request, prepared.only(row), alone) for row in range(len(prepared.tokens))]
@@ -138,8 +141,8 @@ class ServedModel:
             return maxsim.join(request, self.compute(queries), self.compute(documents))
         started = time.perf_counter()
         request = self._meant(request)
-        prepared = self.prepare(request)
-        answers = on_thread(self._asking.answers(request, prepared.tokens, ANYONE, prepared.owners))
+        prepared = self._prepare(request)
+        answers = on_thread(self._steps(request, prepared, ANYONE))
         return self._result(request, prepared, answers, started)
 
     async def aside(self, work: Callable[[], Made]) -> Made:
@@ -159,7 +162,15 @@ class ServedModel:
         return request.ranks and self.spec.late is not None and self.spec.scores is None
 
     async def _ask(self, request: Request, prepared: Prepared, caller: Caller) -> Answers:
-        return await on_loop(self._asking.answers(request, prepared.tokens, caller, prepared.owners))
+        return await on_loop(self._steps(request, prepared, caller))
+
+    def _prepare(self, request: Request) -> Prepared:
+        return (self._documents if request.options.one_document else self.prepare)(request)
+
+    def _steps(self, request: Request, prepared: Prepared, caller: Caller) -> Steps[Answers]:
+        if prepared.document is None:
+            return self._asking.answers(request, prepared.tokens, caller, prepared.owners)
+        return document.answers(self._asking, request, prepared, prepared.document, caller, self._tokenizing)
 
     def _result(self, request: Request, prepared: Prepared, answers: Answers, began: float) -> Result:
         given: dict[Output, Any] = dict(zip(request.outputs, answers.columns, strict=True)) if prepared.tokens else {}
@@ -176,6 +187,7 @@ class ServedModel:
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=prepared.counts,
+            ranges=prepared.document.ranges if prepared.document else [],
             errors=prepared.faults,
             truncated=sum(one.truncated for one in prepared.tokens),
             cached=answers.cached,

@@ -1,6 +1,7 @@
 """Work that waits for futures, written once: an event loop or a thread does the waiting."""
 
 import asyncio
+import contextlib
 from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -30,9 +31,9 @@ async def on_loop(steps: Steps[Made]) -> Made:
     try:
         wait = next(steps)
         while True:
-            waiting = asyncio.wrap_future(wait.future)
+            ended = _ended(wait.future)
             try:
-                got = await (waiting if wait.timeout_s is None else asyncio.wait_for(waiting, wait.timeout_s))
+                got = await (ended if wait.timeout_s is None else asyncio.wait_for(ended, wait.timeout_s))
             except Exception as error:  # noqa: BLE001 (the work's own to handle)
                 wait = steps.throw(error)
             else:
@@ -42,6 +43,30 @@ async def on_loop(steps: Steps[Made]) -> Made:
         return made
     finally:
         steps.close()
+
+
+async def _ended(future: Future[Made]) -> Made:
+    """What a future ends with; cancelling the call cancels it. Half the work of `asyncio.wrap_future`."""
+    if not future.done():
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def tell(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before
+                loop.call_soon_threadsafe(_wake, waiter)
+
+        future.add_done_callback(tell)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+    return future.result()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def on_thread(steps: Steps[Made]) -> Made:

@@ -7,7 +7,7 @@ queue with it, and the router sends what was there to others, to begin anew; one
 import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from vecmill.errors import Overloaded
 from vecmill.serving.admission import Limits
-from vecmill.serving.scheduler import Item
+from vecmill.serving.piles import Item
 from vecmill.simulate.arrivals import Arrival, Clients
 from vecmill.simulate.clock import Clock
 from vecmill.simulate.ledger import Ledger
@@ -59,7 +59,7 @@ class Fleet:
     limits: Limits
     router: Router | None = None
     stale_s: float = 0.0
-    manners: Manners = Manners()
+    manners: Manners = field(default_factory=Manners)
     faults: Sequence[Fault] = ()
     follow: int = 0
 

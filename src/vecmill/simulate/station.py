@@ -16,7 +16,8 @@ from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.door import Door
 from vecmill.serving.job import EXPRESS
-from vecmill.serving.scheduler import Item, Owner, Scheduler
+from vecmill.serving.piles import Item
+from vecmill.serving.scheduler import Owner, Scheduler
 from vecmill.simulate.arrivals import Arrival
 from vecmill.simulate.clock import Clock
 from vecmill.simulate.refused import Visit

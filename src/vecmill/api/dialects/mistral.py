@@ -48,13 +48,28 @@ class MistralEmbeddingsAnswer(msgspec.Struct):
     object: Literal["list"] = "list"
 
 
-class MistralError(msgspec.Struct):
-    """Every error has this body."""
+class MistralProblem(msgspec.Struct):
+    """What is wrong with a field."""
 
-    message: str
+    type: str
+    loc: list[str]
+    msg: str
+
+
+class MistralDetail(msgspec.Struct):
+    """What is wrong with the fields of a body."""
+
+    detail: list[MistralProblem]
+
+
+class MistralError(msgspec.Struct):
+    """Every error has this body; where a field is wrong, the message is a list of what is wrong."""
+
+    message: str | MistralDetail
     type: str
     param: str | None
     code: str | None
+    raw_status_code: int
     object: Literal["error"] = "error"
 
 
@@ -73,15 +88,34 @@ def render(body: MistralEmbeddingsBody, result: Result) -> bytes:
     )
 
 
-def render_error(error: errors.VecmillError) -> ErrorReply:
-    """The status and the body of an error."""
-    status = entry(STATUSES, error)
-    kind = "invalid_request_error" if status < SERVER_ERRORS else "server_error"
-    param, code = (error.param, error.code) if isinstance(error, errors.InvalidRequest) else (None, None)
-    return ErrorReply(status, msgspec.json.encode(MistralError(str(error), kind, param, code)))
-
+ERRORS: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
+    errors.InvalidRequest: (422, "invalid_request_error", None),
+    errors.NotJson: (400, "invalid_request_error", None),
+    **dict.fromkeys(
+        (errors.EmptyInput, errors.TooManyInputs, errors.InputTooLong), (400, "invalid_request_prompt", "3210")
+    ),
+    **dict.fromkeys((errors.UnknownModel, errors.WrongTask), (400, "invalid_model", "1500")),
+    errors.Unauthorized: (401, "authentication_error", None),
+    errors.Overloaded: (429, "rate_limited", "1300"),
+}
+"""Error to the status, the type and the code that Mistral's API has for it; others have HTTP's own status."""
 
 SERVER_ERRORS = 500
+
+
+def render_error(error: errors.VecmillError) -> ErrorReply:
+    """The status and the body of an error."""
+    status, kind, code = next((ERRORS[one] for one in type(error).__mro__ if one in ERRORS), _other(error))
+    message: str | MistralDetail = str(error)
+    param = error.param if isinstance(error, errors.InvalidRequest) else None
+    if status == ERRORS[errors.InvalidRequest][0]:
+        message = MistralDetail([MistralProblem("value_error", ["body", *([param] if param else [])], str(error))])
+    return ErrorReply(status, msgspec.json.encode(MistralError(message, kind, param, code, status)))
+
+
+def _other(error: errors.VecmillError) -> tuple[int, str, None]:
+    status = entry(STATUSES, error)
+    return status, "invalid_request_error" if status < SERVER_ERRORS else "server_error", None
 
 
 def is_mistral(keys: Keys, headers: Headers) -> bool:

@@ -5,9 +5,10 @@ from typing import Literal
 import msgspec
 
 from vecmill import errors
-from vecmill.api.dialect import Dialect, ErrorReply, Headers, Route, entry
+from vecmill.api.dialect import Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
 from vecmill.api.prompts import prompts_for
+from vecmill.api.ranges import Range, ranges
 from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
 
 
@@ -22,6 +23,7 @@ class EmbeddingsBody(msgspec.Struct):
     truncate: bool | None = None
     long_inputs: Literal["truncate", "error", "mean"] | None = None
     item_errors: bool | None = None
+    one_document: bool | None = None
     prompt_name: str | None = None
     input_type: str | None = None
 
@@ -36,12 +38,17 @@ class ErrorDetail(msgspec.Struct):
 
 
 class Embedding(msgspec.Struct, omit_defaults=True):
-    """One vector: numbers, or base64 of little-endian float32; null with an error where `item_errors` asks for them."""
+    """One vector: numbers, or base64 of little-endian float32; null with an error where `item_errors` asks for them.
+
+    Where the inputs are `one_document` it says where in it its own stands, from and to.
+    """
 
     index: int
     embedding: list[float] | str | None
     object: Literal["embedding", "error"] = "embedding"
     error: ErrorDetail | None = None
+    token_range: Range = msgspec.UNSET
+    character_range: Range = msgspec.UNSET
 
 
 class Usage(msgspec.Struct):
@@ -67,6 +74,8 @@ class EncodedEmbedding(msgspec.Struct):
     index: int
     embedding: msgspec.Raw | None
     error: ErrorDetail | msgspec.UnsetType = msgspec.UNSET
+    token_range: Range = msgspec.UNSET
+    character_range: Range = msgspec.UNSET
 
 
 class EncodedAnswer(msgspec.Struct):
@@ -99,6 +108,7 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
             role=prompts_for(body.input_type, "input_type"),
             truncate=body.long_inputs != "error" if body.long_inputs else body.truncate is not False,
             chunked=body.long_inputs == "mean",
+            one_document=bool(body.one_document),
             dimensions=body.dimensions,
             token_vocabulary=_token_vocabulary(headers),
             likely_tiktoken="x-stainless-lang" in headers,
@@ -108,15 +118,19 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
 
 def render(body: EmbeddingsBody, result: Result) -> bytes:
     """The answer, each vector encoded as asked."""
-    rows = iter(encoded(result.rows, encoding=body.encoding_format))
+    rows = iter(zip(encoded(result.rows, encoding=body.encoding_format), ranges(result), strict=True))
     data = [
         EncodedEmbedding("error", number, None, detail(result.errors[number])[1])
         if number in result.errors
-        else EncodedEmbedding("embedding", number, next(rows))
+        else _embedding(number, *next(rows))
         for number in range(len(result.rows) + len(result.errors))
     ]
     total = sum(result.tokens)
     return msgspec.json.encode(EncodedAnswer("list", data, result.model, Usage(total, total)))
+
+
+def _embedding(number: int, row: msgspec.Raw, places: tuple[Range, Range]) -> EncodedEmbedding:
+    return EncodedEmbedding("embedding", number, row, msgspec.UNSET, *places)
 
 
 STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
@@ -151,6 +165,11 @@ def detail(error: errors.VecmillError) -> tuple[int, ErrorDetail]:
     if isinstance(error, errors.InvalidRequest):
         param, code = error.param, error.code
     return status, ErrorDetail(str(error), kind, param, code)
+
+
+def is_openai(keys: Keys, _: Headers) -> bool:
+    """Whether a body for /invocations is OpenAI's, as vLLM's containers take it, and not one with `inputs`."""
+    return "input" in keys and "inputs" not in keys
 
 
 KINDS: dict[type, str] = {str: "a string", int: "a token id", list: "an array of token ids"}
@@ -195,6 +214,15 @@ OPENAI = Dialect(
             render=render,
             answer=EmbeddingsAnswer,
             summary="Vectors of texts or token ids",
+        ),
+        Route(
+            paths=("/openai/invocations", "/invocations"),
+            body=EmbeddingsBody,
+            parse=parse,
+            render=render,
+            answer=EmbeddingsAnswer,
+            summary="The same where SageMaker asks",
+            when=is_openai,
         ),
     ),
     render_error=render_error,

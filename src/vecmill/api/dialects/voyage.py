@@ -9,8 +9,11 @@ from vecmill.api.encode import encoded
 from vecmill.api.inputs import pairs, texts
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranking import check_top, ranked
+from vecmill.asks import Several
 from vecmill.core import Options, Request, Result
-from vecmill.errors import VecmillError
+from vecmill.errors import EmptyInput, VecmillError
+
+Dtype = Literal["float", "int8", "uint8", "binary", "ubinary"]
 
 
 class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
@@ -21,7 +24,7 @@ class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
     input_type: str | None = None
     truncation: bool | None = None
     output_dimension: int | None = None
-    output_dtype: Literal["float", "int8", "uint8", "binary", "ubinary"] | None = None
+    output_dtype: Dtype | None = None
     encoding_format: Literal["base64"] | None = None
 
 
@@ -44,6 +47,34 @@ class VoyageEmbeddingsAnswer(msgspec.Struct):
     """The vectors, in the order of the inputs."""
 
     data: list[VoyageEmbedding]
+    model: str
+    usage: VoyageUsage
+    object: Literal["list"] = "list"
+
+
+class VoyageDocumentsBody(msgspec.Struct, kw_only=True):
+    """A request for vectors of chunks, each list of which is one document."""
+
+    inputs: list[list[str]]
+    model: str | None = None
+    input_type: str | None = None
+    output_dimension: int | None = None
+    output_dtype: Dtype | None = None
+    encoding_format: Literal["base64"] | None = None
+
+
+class VoyageDocument(msgspec.Struct):
+    """The vectors of a document's chunks, in their order."""
+
+    index: int
+    data: list[VoyageEmbedding]
+    object: Literal["list"] = "list"
+
+
+class VoyageDocumentsAnswer(msgspec.Struct):
+    """The documents, in their order."""
+
+    data: list[VoyageDocument]
     model: str
     usage: VoyageUsage
     object: Literal["list"] = "list"
@@ -98,9 +129,34 @@ def parse(body: VoyageEmbeddingsBody, _: Headers) -> Request:
 
 def render(body: VoyageEmbeddingsBody, result: Result) -> bytes:
     """The vectors, each encoded as asked."""
-    rows = encoded(result.rows, body.output_dtype, body.encoding_format)
-    data = [VoyageEmbedding(number, row) for number, row in enumerate(rows)]
-    return msgspec.json.encode(VoyageEmbeddingsAnswer(data, result.model, _usage(result)))
+    return msgspec.json.encode(VoyageEmbeddingsAnswer(_vectors(body, result), result.model, _usage(result)))
+
+
+def parse_documents(body: VoyageDocumentsBody, _: Headers) -> Several:
+    """Vectors of chunks, a question for each document.
+
+    Raises:
+        EmptyInput: There is no document, or one has no chunk or an empty one.
+    """
+    if not body.inputs:
+        raise EmptyInput("inputs is an empty list; at least one document is needed", param="inputs")
+    for number, chunks in enumerate(body.inputs):
+        if not chunks:
+            raise EmptyInput(f"inputs[{number}] is an empty list; every document needs a chunk", param="inputs")
+        if "" in chunks:
+            place = f"inputs[{number}][{chunks.index('')}]"
+            raise EmptyInput(f"{place} is an empty string; every chunk needs content", param="inputs")
+    options = Options(
+        role=prompts_for(body.input_type, "input_type"), dimensions=body.output_dimension, one_document=True
+    )
+    return Several([Request(model=body.model, inputs=texts(chunks), options=options) for chunks in body.inputs])
+
+
+def render_documents(body: VoyageDocumentsBody, results: list[Result]) -> bytes:
+    """The vectors by documents, each encoded as asked."""
+    data = [VoyageDocument(number, _vectors(body, result)) for number, result in enumerate(results)]
+    total = sum(sum(result.tokens) for result in results)
+    return msgspec.json.encode(VoyageDocumentsAnswer(data, results[0].model, VoyageUsage(total, total)))
 
 
 def parse_rerank(body: VoyageRerankBody, _: Headers) -> Request:
@@ -133,6 +189,11 @@ def render_error(error: VecmillError) -> ErrorReply:
     return ErrorReply(entry(STATUSES, error), msgspec.json.encode(VoyageError(str(error))))
 
 
+def _vectors(body: VoyageEmbeddingsBody | VoyageDocumentsBody, result: Result) -> list[VoyageEmbedding]:
+    rows = encoded(result.rows, body.output_dtype, body.encoding_format)
+    return [VoyageEmbedding(number, row) for number, row in enumerate(rows)]
+
+
 def _usage(result: Result) -> VoyageUsage:
     total = sum(result.tokens)
     return VoyageUsage(total, total)
@@ -159,6 +220,15 @@ VOYAGE = Dialect(
             answer=VoyageEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
             when=is_embedding,
+        ),
+        Route(
+            paths=("/v1/contextualizedembeddings", "/voyage/v1/contextualizedembeddings"),
+            body=VoyageDocumentsBody,
+            parse=parse_documents,
+            render=render_documents,
+            answer=VoyageDocumentsAnswer,
+            summary="Vectors of the chunks of documents, each read as a whole",
+            inputs="inputs",
         ),
         Route(
             paths=("/voyage/v1/rerank", "/v1/rerank"),

@@ -3,11 +3,12 @@
 import asyncio
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+from msgspec.structs import replace
 
 from vecmill.api.grpc.messages import body_of
 from vecmill.api.grpc.rpcs import Rpc

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
+from msgspec.structs import replace
 
 from vecmill.api.callers import Callers
 from vecmill.api.dialect import entry

@@ -9,6 +9,7 @@ from vecmill.api.dialects.jina.wire import JinaUsage, usage
 from vecmill.api.encode import as_base64, as_numbers, encoded
 from vecmill.api.inputs import texts, texts_of
 from vecmill.api.prompts import prompts_for
+from vecmill.api.ranges import Range, ranges
 from vecmill.core import Options, Request, Result
 from vecmill.errors import InvalidRequest
 
@@ -32,12 +33,17 @@ class JinaEmbeddingsBody(msgspec.Struct, kw_only=True):
 
 
 class JinaEmbedding(msgspec.Struct):
-    """A vector, or with `return_multivector` a vector for each token under `embeddings`."""
+    """A vector, or with `return_multivector` a vector for each token under `embeddings`.
+
+    With `late_chunking` it says where in the document its input stands, from and to.
+    """
 
     index: int
     object: Literal["embedding"] = "embedding"
     embedding: Any = msgspec.UNSET
     embeddings: Any = msgspec.UNSET
+    token_range: Range = msgspec.UNSET
+    character_range: Range = msgspec.UNSET
 
 
 class JinaEmbeddingsAnswer(msgspec.Struct):
@@ -53,10 +59,8 @@ def parse(body: JinaEmbeddingsBody, _: Headers) -> Request:
     """Vectors of texts for a task.
 
     Raises:
-        InvalidRequest: Late chunking is asked for, an input holds no text, or a type is unknown.
+        InvalidRequest: An input holds no text, or a type is unknown.
     """
-    if body.late_chunking:
-        raise InvalidRequest("late_chunking is not served; send each chunk as an input", param="late_chunking")
     _kinds(body)
     given = [body.input] if isinstance(body.input, str) else body.input
     return Request(
@@ -66,6 +70,7 @@ def parse(body: JinaEmbeddingsBody, _: Headers) -> Request:
         options=Options(
             role=prompts_for(body.task, "task"),
             truncate=body.truncate is not False,
+            one_document=bool(body.late_chunking),
             dimensions=None if body.return_multivector else body.dimensions,
             normalize=body.normalized is not False,
         ),
@@ -81,8 +86,15 @@ def render(body: JinaEmbeddingsBody, result: Result) -> bytes:
     else:
         columns = [_rows(result, kind) for kind in kinds]
         data = [
-            JinaEmbedding(number, embedding=row[0] if len(kinds) == 1 else dict(zip(kinds, row, strict=True)))
-            for number, row in enumerate(zip(*columns, strict=True))
+            JinaEmbedding(
+                number,
+                embedding=row[0] if len(kinds) == 1 else dict(zip(kinds, row, strict=True)),
+                token_range=tokens,
+                character_range=characters,
+            )
+            for number, (row, (tokens, characters)) in enumerate(
+                zip(zip(*columns, strict=True), ranges(result), strict=True)
+            )
         ]
     return msgspec.json.encode(JinaEmbeddingsAnswer(result.model, usage(result), data))
 

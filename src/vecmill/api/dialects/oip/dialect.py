@@ -1,28 +1,45 @@
 """The Open Inference Protocol, version 2, over HTTP, as KServe's and Triton's tools speak it.
 
 A model takes one tensor of texts, `text`, and gives one of numbers: `embedding` [texts, dims] or `scores` [texts,
-labels]. A reranker takes a second tensor, `query`, of one text. Every model has one version, 1. Whether the server and
-its models are ready is asked of probes, which need no key.
+labels]. A reranker takes a second tensor, `query`, of one text. Tensors come and go as JSON or in binary, each as it
+says. Every model has one version, 1. Whether the server and its models are ready is asked of probes, which need no key.
 """
 
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from vecmill import errors
 from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Nothing, Route, entry
-from vecmill.api.encode import as_numbers
+from vecmill.api.dialects.oip.binary import HEADER, OCTETS, read
+from vecmill.api.dialects.oip.wire import (
+    QUERY,
+    TEXT,
+    VERSION,
+    OipConfig,
+    OipConfigShape,
+    OipError,
+    OipInferAnswer,
+    OipInferBody,
+    OipModel,
+    OipNumbers,
+    OipNumbersParameters,
+    OipParameters,
+    OipShape,
+    OipTensor,
+    OipWantedParameters,
+)
+from vecmill.api.encode import as_numbers, packed
 from vecmill.api.inputs import pairs, texts
 from vecmill.api.prompts import prompts_for
 from vecmill.asks import ByTask, InfoRequest, ModelInfo
 from vecmill.core import Options, Output, Request, Result
 from vecmill.errors import EmptyInput, InvalidRequest
-
-TEXT, QUERY = "text", "query"
-"""Names of the tensors that come in; their capitals do not matter."""
 
 GIVEN: dict[str, tuple[str, Output]] = {
     "embed": ("embedding", "dense"),
@@ -35,90 +52,13 @@ GIVEN: dict[str, tuple[str, Output]] = {
 RANKING = ("rerank", "multi")
 """Tasks of models that take a query."""
 
-VERSION = "1"
-
-
-class OipTensor(msgspec.Struct):
-    """A tensor of texts. Its data may be nested or flat."""
-
-    name: str
-    shape: list[int]
-    datatype: Literal["BYTES"]
-    data: list[Any]
-
-
-class OipWanted(msgspec.Struct):
-    """A tensor that is wanted."""
-
-    name: str
-
-
-class OipParameters(msgspec.Struct, kw_only=True):
-    """Not the protocol's own: what changes the numbers."""
-
-    input_type: str | None = None
-    prompt_name: str | None = None
-    dimensions: int | None = None
-    truncate: bool | None = None
-    normalize: bool | None = None
-
-
-class OipInferBody(msgspec.Struct, kw_only=True):
-    """Tensors, and which are wanted; all where nothing is said."""
-
-    inputs: list[OipTensor]
-    id: str | None = None
-    parameters: OipParameters | None = None
-    outputs: list[OipWanted] | None = None
-
-
-class OipNumbers(msgspec.Struct):
-    """A tensor of float32, flat, row by row."""
-
-    name: str
-    shape: list[int]
-    data: Any
-    datatype: Literal["FP32"] = "FP32"
-
-
-class OipInferAnswer(msgspec.Struct, omit_defaults=True):
-    """The tensor, and the `id` that came."""
-
-    model_name: str
-    model_version: str
-    outputs: list[OipNumbers]
-    id: str | None = None
-
-
-class OipShape(msgspec.Struct):
-    """What a tensor looks like; -1 is any number."""
-
-    name: str
-    datatype: str
-    shape: list[int]
-
-
-class OipModel(msgspec.Struct):
-    """What a model takes and gives."""
-
-    name: str
-    versions: list[str]
-    platform: str
-    inputs: list[OipShape]
-    outputs: list[OipShape]
-
-
-class OipError(msgspec.Struct):
-    """Every error has this body."""
-
-    error: str
-
 
 def parse(body: OipInferBody, _: Headers) -> ByTask:
     """Vectors or scores of texts, as the model is for; scores of pairs where there is a query.
 
     Raises:
-        InvalidRequest: A tensor is missing, unknown, or not of its shape, or an unknown one is wanted.
+        InvalidRequest: A tensor is missing, unknown, or not of its shape, or one is wanted that is unknown or in a form
+            that is not served.
     """
     given = {tensor.name.lower(): _texts(tensor) for tensor in body.inputs}
     strange = next((name for name in given if name not in {TEXT, QUERY}), None)
@@ -130,6 +70,8 @@ def parse(body: OipInferBody, _: Headers) -> ByTask:
     query = given.get(QUERY)
     if query is not None and len(query) != 1:
         raise InvalidRequest(f"inputs has {len(query)} of {QUERY!r}; one is needed", param="inputs")
+    for one in body.outputs or []:
+        _check(one.name, one.parameters or OipWantedParameters())
     tasks = RANKING if query else ("embed", "classify")
     named = {wanted.name for wanted in body.outputs or []}
     if named - {GIVEN[task][0] for task in tasks}:
@@ -148,10 +90,19 @@ def parse(body: OipInferBody, _: Headers) -> ByTask:
 
 
 def render(body: OipInferBody, result: Result) -> bytes:
-    """The numbers, row by row."""
-    name, rows = ("scores", result.scores) if len(result.scores) else ("embedding", result.rows)
+    """The numbers, row by row: in the JSON, or in binary after it."""
+    name, rows = _given(result)
+    if _is_binary(body, name):
+        return _head(body, result) + packed(rows)
     tensor = OipNumbers(name, list(rows.shape), as_numbers(rows.reshape(-1)))
     return msgspec.json.encode(OipInferAnswer(result.model, VERSION, [tensor], body.id))
+
+
+def headers(body: OipInferBody, result: Result) -> dict[str, str]:
+    """Where the JSON of a binary answer ends."""
+    if not _is_binary(body, _given(result)[0]):
+        return {}
+    return {"content-type": OCTETS, HEADER: str(len(_head(body, result)))}
 
 
 def parse_model(_: Nothing, __: Headers) -> InfoRequest:
@@ -161,11 +112,20 @@ def parse_model(_: Nothing, __: Headers) -> InfoRequest:
 
 def render_model(_: Nothing, model: ModelInfo) -> bytes:
     """What it takes and gives; nothing where its kind has no tensor here."""
-    names = [QUERY, TEXT] if model.task in RANKING else [TEXT]
-    taken = [OipShape(name, "BYTES", [1] if name == QUERY else [-1]) for name in names]
-    name, _output = GIVEN.get(model.task, ("", None))
-    given = [OipShape(name, "FP32", [-1, _columns(model)])] if name else []
+    taken, given = _shapes(model)
     return msgspec.json.encode(OipModel(model.model, [VERSION], f"vecmill_{model.engine}", taken, given))
+
+
+def render_config(_: Nothing, model: ModelInfo) -> bytes:
+    """The same as a configuration of Triton's."""
+    taken, given = (
+        [OipConfigShape(one.name, TYPES[one.datatype], one.shape) for one in side] for side in _shapes(model)
+    )
+    return msgspec.json.encode(OipConfig(model.model, f"vecmill_{model.engine}", "vecmill", taken, given))
+
+
+TYPES = {"BYTES": "TYPE_STRING", "FP32": "TYPE_FP32"}
+"""The protocol's words to those of Triton's configuration."""
 
 
 def render_error(error: errors.VecmillError) -> ErrorReply:
@@ -179,6 +139,10 @@ def _texts(tensor: OipTensor) -> list[str]:
     Raises:
         InvalidRequest: It has another shape than it says, or holds something else than texts.
     """
+    if tensor.parameters and tensor.parameters.shared_memory_region is not None:
+        raise InvalidRequest(f"inputs has {tensor.name!r} in shared memory, which is not read here", param="inputs")
+    if tensor.data is None:
+        raise InvalidRequest(f"inputs has {tensor.name!r} without data", param="inputs")
     flat = list(_flat(tensor.data))
     if not flat:
         raise EmptyInput(f"inputs has no text in {tensor.name!r}; at least one is needed", param="inputs")
@@ -188,6 +152,45 @@ def _texts(tensor: OipTensor) -> list[str]:
     if not all(isinstance(one, str) for one in flat):
         raise InvalidRequest(f"inputs has something else than strings in {tensor.name!r}", param="inputs")
     return flat
+
+
+def _check(name: str, wanted: OipWantedParameters) -> None:
+    """Whether a tensor can come as it is wanted.
+
+    Raises:
+        InvalidRequest: It cannot.
+    """
+    for wish in ("classification", "shared_memory_region"):
+        if getattr(wanted, wish):
+            message = f"outputs has {name!r} with {wish}, which is not served; binary_data is true or false"
+            raise InvalidRequest(message, param="outputs")
+
+
+def _given(result: Result) -> tuple[str, NDArray[np.float32]]:
+    """The name of the tensor, and its numbers."""
+    return ("scores", result.scores) if len(result.scores) else ("embedding", result.rows)
+
+
+def _is_binary(body: OipInferBody, name: str) -> bool:
+    """Whether a tensor is wanted in binary: what its own parameters say counts for more than the request's."""
+    own = [one.parameters.binary_data for one in body.outputs or [] if one.name == name and one.parameters]
+    said = next((one for one in own if one is not None), None)
+    return bool(body.parameters and body.parameters.binary_data_output) if said is None else said
+
+
+def _head(body: OipInferBody, result: Result) -> bytes:
+    """The JSON of a binary answer."""
+    name, rows = _given(result)
+    tensor = OipNumbers(name, list(rows.shape), parameters=OipNumbersParameters(rows.nbytes))
+    return msgspec.json.encode(OipInferAnswer(result.model, VERSION, [tensor], body.id))
+
+
+def _shapes(model: ModelInfo) -> tuple[list[OipShape], list[OipShape]]:
+    """The tensors that come in and go out."""
+    names = [QUERY, TEXT] if model.task in RANKING else [TEXT]
+    taken = [OipShape(name, "BYTES", [1] if name == QUERY else [-1]) for name in names]
+    name, _output = GIVEN.get(model.task, ("", None))
+    return taken, [OipShape(name, "FP32", [-1, _columns(model)])] if name else []
 
 
 def _columns(model: ModelInfo) -> int:
@@ -225,7 +228,10 @@ OIP = Dialect(
             render=render,
             answer=OipInferAnswer,
             summary="A tensor of vectors or scores for a tensor of texts",
+            headers=headers,
             inputs="inputs",
+            read=read,
+            takes=(OCTETS,),
         ),
         Route(
             paths=(MODEL, f"{MODEL}/versions/{VERSION}"),
@@ -235,6 +241,15 @@ OIP = Dialect(
             render=render_model,
             answer=OipModel,
             summary="What a model takes and gives",
+        ),
+        Route(
+            paths=(f"{MODEL}/config", f"{MODEL}/versions/{VERSION}/config"),
+            method="GET",
+            body=Nothing,
+            parse=parse_model,
+            render=render_config,
+            answer=OipConfig,
+            summary="What a model takes and gives, as Triton's configuration says it",
         ),
     ),
     render_error=render_error,
