@@ -134,3 +134,15 @@ def test_nobody_is_told_to_come_at_once_or_never() -> None:
     for who in range(MOST_PLACES + 10):
         last = refused(door, Asking(50, 1.0, who), ahead(3.0))
     assert last <= 3.0 + LONGEST_S + 2.0
+
+
+def test_who_comes_when_its_place_is_given_up_is_new() -> None:
+    """A place that lapses while somebody asks for it, on a clock that does not stand still, is no error."""
+    times = iter([0.0, *(10.0 + KEPT_S * step / 7 for step in range(200))])
+    door = Admission(Limits(batch_tokens=8, max_queue_tokens=10**9, max_wait_s=2.0), lambda: next(times))
+    with pytest.raises(Overloaded):
+        door.admit(Asking(10, 0.5, 1), ahead(2.5))
+    for _ in range(90):
+        with pytest.raises(Overloaded):
+            door.admit(Asking(10, 0.5, 1), ahead(2.5))
+        door.is_open(Asking(10, 0.5, 1), ahead(2.5))

@@ -128,9 +128,9 @@ class Admission:
         Raises:
             Overloaded: With the seconds after which there will be room.
         """
-        now = self._clock()
-        place = self._places.get(asking.who) if self._places else None
-        if self.is_open(asking, ahead):
+        self._pass(now := self._clock())
+        place = self._places.get(asking.who)
+        if self._takes(asking, ahead, now):
             if place is not None:
                 self._leave(place, came=True)
             if not joins and ahead.tokens:
@@ -157,6 +157,10 @@ class Admission:
     def is_open(self, asking: Asking, ahead: Ahead) -> bool:
         """Whether a request would be let in now; nothing comes of asking."""
         self._pass(now := self._clock())
+        return self._takes(asking, ahead, now)
+
+    def _takes(self, asking: Asking, ahead: Ahead, now: float) -> bool:
+        """Whether there is room; what time has done to the line was seen to before."""
         if not ahead.tokens:
             return True
         if (place := self._places.get(asking.who)) is not None:
