@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from numpy_bert import states
 from safetensors.numpy import save_file
 
 from checkpoints import CONFIG, bert_tensors, write_bert, write_json, write_modules
+from numpy_bert import states
 from vecmill.engine.base import Batch, load_engine
 from vecmill.errors import CorruptFile, LoadError, MissingFile, UnsupportedModel
 from vecmill.graph.build import build

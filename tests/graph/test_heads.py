@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from numpy_bert import ACTIVATIONS
 from safetensors.numpy import load_file
 
 from checkpoints import write_dense
+from numpy_bert import ACTIVATIONS
 from vecmill.engine.onnx import open_session
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.heads import POOLING, tail
