@@ -70,27 +70,28 @@ class CostModel:
 
     def seconds(self, rows: int, length: float) -> float:
         """Time of a batch of so many rows of a length."""
-        return self.pace * self.overhead_s + rows * self.price(length)
+        return self.pace * (self.overhead_s + rows * self.price(length))
 
     def price(self, length: float) -> float:
-        """Time of one more row of a length, in a batch that runs anyway."""
+        """Time of one more row of a length in a batch that runs anyway, without the pace: queues add these up."""
         price = self._prices.get(length)
         if price is None:  # a queue asks many times between two batches
             price = self._prices[length] = length * self._token_s(length)
-        return self.pace * price
+        return price
 
     def room(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, or takes too long."""
-        overhead_s = self.pace * self.overhead_s
-        return self._rows(min(KNEE * overhead_s, max(self.batch_s, LEAST * overhead_s)), length)
+        longest_s = max(self.batch_s / self.pace, LEAST * self.overhead_s)
+        return self._rows(min(KNEE * self.overhead_s, longest_s), length)
 
     def knee(self, length: int) -> int:
         """Rows of a length beyond which a batch is no faster a row, however long it takes."""
-        return self._rows(KNEE * self.pace * self.overhead_s, length)
+        return self._rows(KNEE * self.overhead_s, length)
 
     def _rows(self, seconds: float, length: int) -> int:
-        target = max(seconds, self.batch_s / 2) if self.overhead_s else self.batch_s
-        return max(1, int((target - self.pace * self.overhead_s) / self.price(length)))
+        longest_s = self.batch_s / self.pace
+        target = max(seconds, longest_s / 2) if self.overhead_s else longest_s
+        return max(1, int((target - self.overhead_s) / self.price(length)))
 
     def saw(self, rows: int, length: float, seconds: float) -> None:
         """A batch ran: correct the pace, and a little the overhead and the speed at its length and those beside it."""
