@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import encoding
 import footprint
 import index
 import lanes
@@ -28,6 +29,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "index": index.measure,
     "lanes": lanes.measure,
     "overhead": overhead.measure,
+    "encoding": encoding.measure,
     "overload": overload.measure,
     "tenants": tenants.measure,
     "workers": workers.measure,
