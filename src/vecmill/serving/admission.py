@@ -147,7 +147,7 @@ class Admission:
                 self._again = due + asking.takes_s
                 self._leave(place, came=True)
                 self._enter(asking, due, again=True)
-        raise Overloaded(self._why(asking, ahead), retry_after_s=max(due - now, LEAST_S))
+        raise Overloaded(self._why(asking, ahead, "" if joins else "about "), retry_after_s=max(due - now, LEAST_S))
 
     @property
     def crowded(self) -> bool:
@@ -187,10 +187,10 @@ class Admission:
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 
-    def _why(self, asking: Asking, ahead: Ahead) -> str:
+    def _why(self, asking: Asking, ahead: Ahead, about: str) -> str:
         if ahead.tokens + asking.tokens > self.limits.max_queue_tokens:
             limit = self.limits.max_queue_tokens
-            return f"{ahead.tokens} tokens wait and {asking.tokens} more would pass the limit of {limit}"
+            return f"{ahead.tokens} tokens wait and {about}{asking.tokens} more would pass the limit of {limit}"
         if ahead.all_s + asking.takes_s > self.limits.max_wait_s:
             total_s, limit_s = ahead.all_s + asking.takes_s, self.limits.max_wait_s
             return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
