@@ -36,10 +36,20 @@ def split(tokenizer: Tokenizer, given: str | list[int], prompt: str, cut: Cut, s
     """
     ids, before = tokenizer.whole(given, prompt), tokenizer.whole([], prompt)
     head = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, before, strict=False))]
-    own = tokenizer.limit(side)
-    size = min(own, cut.max_tokens or own) - tokenizer.framed - len(head)
-    if size < 1:
-        raise InvalidRequest("the prompt leaves no room for text within the limit of tokens", param="prompt_name")
+    size = room(tokenizer, len(head), cut, side)
     pieces = [ids[start : start + size] for start in range(len(head), len(ids), size)]
     framed = tokenizer.between([head + piece for piece in pieces], prompt, cut, side)
     return [Chunk(tokens, len(piece)) for tokens, piece in zip(framed, pieces, strict=True)]
+
+
+def room(tokenizer: Tokenizer, before: int, cut: Cut, side: str | None = None) -> int:
+    """Tokens of text that the model takes at a time, where a prompt of so many goes before them.
+
+    Raises:
+        InvalidRequest: The prompt leaves none.
+    """
+    own = tokenizer.limit(side)
+    size = min(own, cut.max_tokens or own) - tokenizer.framed - before
+    if size < 1:
+        raise InvalidRequest("the prompt leaves no room for text within the limit of tokens", param="prompt_name")
+    return size

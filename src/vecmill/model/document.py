@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.core import Ranges
-from vecmill.errors import InvalidRequest
+from vecmill.model.chunks import room
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.model.tokens import Cut, Tokens
 
@@ -112,19 +112,6 @@ def of_ids(tokenizer: Tokenizer, chunks: Sequence[list[int]], prompt: str) -> Do
     return Document(prompt, tokenizer.whole([], prompt), ids, owners, _ranges(owners, len(bare), None))
 
 
-def room(tokenizer: Tokenizer, document: Document, cut: Cut) -> int:
-    """Tokens of the document that the model takes at a time.
-
-    Raises:
-        InvalidRequest: The prompt leaves none.
-    """
-    own = tokenizer.limit()
-    size = min(own, cut.max_tokens or own) - tokenizer.framed - len(document.lead)
-    if size < 1:
-        raise InvalidRequest("the prompt leaves no room for text within the limit of tokens", param="prompt_name")
-    return size
-
-
 def window_starts(count: int, size: int) -> list[int]:
     """Where windows of a size begin in so many tokens: as few as overlap by a part of `OVERLAP`, evenly spread.
 
@@ -149,7 +136,7 @@ def read(tokenizer: Tokenizer, document: Document, cut: Cut, *, counts_prompt: b
     Raises:
         InvalidRequest: The prompt leaves no room for text.
     """
-    count, size = len(document.ids), room(tokenizer, document, cut)
+    count, size = len(document.ids), room(tokenizer, len(document.lead), cut)
     starts = window_starts(count, size)
     slices = [document.ids[start : start + size] for start in starts]
     windows = tokenizer.between([document.lead + ids for ids in slices], document.prompt, cut, None)

@@ -72,7 +72,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Applicant:
     """Who asks.
 
     Attributes:
@@ -117,11 +117,11 @@ class Admission:
         self._return = 1.0
         self._again = 0.0
 
-    def admit(self, asking: Asking, ahead: Ahead, *, joins: bool = True) -> None:
+    def admit(self, applicant: Applicant, ahead: Ahead, *, joins: bool = True) -> None:
         """Let a request join; an empty queue takes anything.
 
         Args:
-            asking: Who asks.
+            applicant: Who asks.
             ahead: What is there already.
             joins: Whether it joins now; if not, room is kept for it as for one that was told to come now.
 
@@ -129,78 +129,79 @@ class Admission:
             Overloaded: With the seconds after which there will be room.
         """
         self._pass(now := self._clock())
-        place = self._places.get(asking.who)
-        if self._takes(asking, ahead, now):
+        place = self._places.get(applicant.who)
+        if self._takes(applicant, ahead, now):
             if place is not None:
                 self._leave(place, came=True)
             if not joins and ahead.tokens:
-                self._enter(asking, now, told=False, again=True)
+                self._enter(applicant, now, told=False, again=True)
             return
         if place is None:
-            room_s = min(self._over_s(asking, ahead, self._line_s), ahead.all_s + LONGEST_S)
+            room_s = min(self._over_s(applicant, ahead, self._line_s), ahead.all_s + LONGEST_S)
             due = now + room_s + min(PRUDENCE * room_s, MOST_PRUDENCE * self.limits.max_wait_s)
-            self._enter(asking, due)
+            self._enter(applicant, due)
         else:
             due = place.due
             if due <= now:  # it came in time, and what is ahead takes longer than was thought
-                due = max(now + self._over_s(asking, ahead, 0.0), self._again)
-                self._again = due + asking.takes_s
+                due = max(now + self._over_s(applicant, ahead, 0.0), self._again)
+                self._again = due + applicant.takes_s
                 self._leave(place, came=True)
-                self._enter(asking, due, again=True)
-        raise Overloaded(self._why(asking, ahead, "" if joins else "about "), retry_after_s=max(due - now, LEAST_S))
+                self._enter(applicant, due, again=True)
+        raise Overloaded(self._why(applicant, ahead, "" if joins else "about "), retry_after_s=max(due - now, LEAST_S))
 
     @property
     def crowded(self) -> bool:
         """Whether somebody is in line."""
         return bool(self._places)
 
-    def is_open(self, asking: Asking, ahead: Ahead) -> bool:
+    def is_open(self, applicant: Applicant, ahead: Ahead) -> bool:
         """Whether a request would be let in now; nothing comes of asking."""
         self._pass(now := self._clock())
-        return self._takes(asking, ahead, now)
+        return self._takes(applicant, ahead, now)
 
-    def _takes(self, asking: Asking, ahead: Ahead, now: float) -> bool:
+    def _takes(self, applicant: Applicant, ahead: Ahead, now: float) -> bool:
         """Whether there is room; what time has done to the line was seen to before."""
         if not ahead.tokens:
             return True
-        if (place := self._places.get(asking.who)) is not None:
+        if (place := self._places.get(applicant.who)) is not None:
             first = place.again or self._again <= now
-            return place.near and first and self._fits(asking, ahead, SLACK)
+            return place.near and first and self._fits(applicant, ahead)
         little = max(ahead.all_s / self.limits.max_wait_s, ahead.tokens / self.limits.max_queue_tokens) <= ANYBODY
-        return self._over_s(asking, ahead, self._return * self._near_s if little else self._line_s) <= 0.0
+        return self._over_s(applicant, ahead, self._return * self._near_s if little else self._line_s) <= 0.0
 
     @property
     def _line_s(self) -> float:
         """Predicted seconds of those in line who will come."""
         return self._return * (self._near_s + self._far_s)
 
-    def _fits(self, asking: Asking, ahead: Ahead, slack: float = 1.0) -> bool:
-        in_time = ahead.all_s + asking.takes_s <= slack * self.limits.max_wait_s
-        return in_time and ahead.tokens + asking.tokens <= self.limits.max_queue_tokens
+    def _fits(self, applicant: Applicant, ahead: Ahead) -> bool:
+        """Whether one that comes in time does no harm."""
+        in_time = ahead.all_s + applicant.takes_s <= SLACK * self.limits.max_wait_s
+        return in_time and ahead.tokens + applicant.tokens <= self.limits.max_queue_tokens
 
-    def _over_s(self, asking: Asking, ahead: Ahead, kept_s: float) -> float:
+    def _over_s(self, applicant: Applicant, ahead: Ahead, kept_s: float) -> float:
         """Seconds until there is room beside what is kept for others; none or less where there is."""
-        over_s = ahead.all_s + kept_s + asking.takes_s - self.limits.max_wait_s
+        over_s = ahead.all_s + kept_s + applicant.takes_s - self.limits.max_wait_s
         if ahead.tokens:
-            excess = ahead.tokens + asking.tokens - self.limits.max_queue_tokens
+            excess = ahead.tokens + applicant.tokens - self.limits.max_queue_tokens
             over_s = max(over_s, excess * ahead.waiting_s / ahead.tokens + kept_s)
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 
-    def _why(self, asking: Asking, ahead: Ahead, about: str) -> str:
-        if ahead.tokens + asking.tokens > self.limits.max_queue_tokens:
+    def _why(self, applicant: Applicant, ahead: Ahead, about: str) -> str:
+        if ahead.tokens + applicant.tokens > self.limits.max_queue_tokens:
             limit = self.limits.max_queue_tokens
-            return f"{ahead.tokens} tokens wait and {about}{asking.tokens} more would pass the limit of {limit}"
-        if ahead.all_s + asking.takes_s > self.limits.max_wait_s:
-            total_s, limit_s = ahead.all_s + asking.takes_s, self.limits.max_wait_s
+            return f"{ahead.tokens} tokens wait and {about}{applicant.tokens} more would pass the limit of {limit}"
+        if ahead.all_s + applicant.takes_s > self.limits.max_wait_s:
+            total_s, limit_s = ahead.all_s + applicant.takes_s, self.limits.max_wait_s
             return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
         return "what room there is is kept for those who were told to come back for it"
 
-    def _enter(self, asking: Asking, due: float, *, told: bool = True, again: bool = False) -> None:
+    def _enter(self, applicant: Applicant, due: float, *, told: bool = True, again: bool = False) -> None:
         """Keep room for who asks, from a time on."""
-        if asking.who is None or len(self._places) >= MOST_PLACES:
+        if applicant.who is None or len(self._places) >= MOST_PLACES:
             return
-        place = self._places[asking.who] = _Place(asking.who, due, asking.takes_s, told, again)
+        place = self._places[applicant.who] = _Place(applicant.who, due, applicant.takes_s, told, again)
         self._given += 1
         self._far_s += place.takes_s
         heappush(self._line, (due, self._given, place))

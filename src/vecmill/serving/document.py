@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from vecmill.core import DENSE, Caller, Input, Output, Request
 from vecmill.engine.base import Column
-from vecmill.errors import EngineFailed, InputTooLong, InvalidRequest, RequestError
-from vecmill.model.document import Document, Reading, of_ids, of_texts, read, room
+from vecmill.errors import EngineFailed, InvalidRequest, RequestError
+from vecmill.model.chunks import room
+from vecmill.model.document import Document, Reading, of_ids, of_texts, read
 from vecmill.model.modules import Normalize
 from vecmill.model.spec import ModelSpec
 from vecmill.model.static import STATIC
 from vecmill.serving.asking import Answers, Asking
 from vecmill.serving.finish import sound
-from vecmill.serving.prepared import Prepared, Preparing, cut_of, empty
+from vecmill.serving.prepared import Prepared, Preparing, cut_of, empty, too_long
 from vecmill.serving.steps import Steps, Wait
 
 TOGETHER = 32_768
@@ -78,7 +79,9 @@ class Documents:
         while places := [place for place in range(len(request.inputs)) if place not in faults]:
             chunks, vocabulary = self.preparing.read([request.inputs[place] for place in places], options)
             document = self._tokenize(chunks, prompt)
-            wrong = dict(_wrong(document, places, room(self.preparing.tokenizer, document, cut), name, request))
+            wrong = dict(
+                _wrong(document, places, room(self.preparing.tokenizer, len(document.lead), cut), name, request)
+            )
             if not wrong:
                 counts_prompt = self.preparing.spec.mark != "prompt"
                 reading = read(self.preparing.tokenizer, document, cut, counts_prompt=counts_prompt)
@@ -117,7 +120,7 @@ class Documents:
         count, most = len(reading.windows), self.preparing.settings.max_inputs
         if count > most:
             message = f"the document makes {count} windows of {self.preparing.name}; it may make at most {most}"
-            raise InputTooLong(message, param="input", code="context_length_exceeded")
+            raise too_long(message)
         owners = [places[chunk] for chunk in reading.first]
         seconds = time.perf_counter() - started
         return Prepared(reading.windows, owners, [1] * count, faults, vocabulary, seconds, reading)
@@ -133,7 +136,7 @@ def _wrong(
             yield place, InvalidRequest(message, param="input")
         elif size > most and not request.options.truncate:
             message = f"input[{place}] has {size} tokens, more than the {most} that {name} takes at a time here"
-            yield place, InputTooLong(message, param="input", code="context_length_exceeded")
+            yield place, too_long(message)
 
 
 def answers(

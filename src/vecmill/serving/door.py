@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, Protocol
 
-from vecmill.serving.admission import Admission, Ahead, Asking, Limits
+from vecmill.serving.admission import Admission, Ahead, Applicant, Limits
 from vecmill.serving.pace import Pace
 from vecmill.serving.piles import Item
 from vecmill.serving.scheduler import OwnerT, Scheduler
@@ -82,8 +82,8 @@ class Door(Generic[OwnerT]):
     def _seconds(self, work_s: float) -> float:
         return self._pace.seconds(work_s, self._lanes())
 
-    def _asking(self, lengths: Sequence[int], who: Hashable) -> Asking:
-        return Asking(sum(lengths), self._seconds(sum(map(self._queue.cost_of, lengths))), who)
+    def _asking(self, lengths: Sequence[int], who: Hashable) -> Applicant:
+        return Applicant(sum(lengths), self._seconds(sum(map(self._queue.cost_of, lengths))), who)
 
     def _ahead(self) -> Ahead:
         return Ahead(self._queue.waiting_tokens, self._seconds(self._queue.waiting_cost), self.waiting_s)

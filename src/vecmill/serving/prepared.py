@@ -239,7 +239,7 @@ class Preparing:
         if options.chunked and one.truncated and not isinstance(given, Pair):
             parts = split(self.tokenizer, given, prompt, cut_of(options), self._side(options)) or parts
             if len(parts) > most:
-                raise _too_long(f"input[{number}] makes {len(parts)} chunks; an input may make at most {most}")
+                raise too_long(f"input[{number}] makes {len(parts)} chunks; an input may make at most {most}")
         elif one.truncated and not options.truncate:
             raise self._long(number, options)
         if not len(parts[0].tokens.ids):  # without special tokens a text of spaces or unknown words has none
@@ -250,7 +250,7 @@ class Preparing:
     def _long(self, number: int, options: Options) -> InputTooLong:
         own, most = self.tokenizer.limit(self._side(options)), options.max_tokens
         limit, whose = (most, "this request") if most and most < own else (own, self.name)
-        return _too_long(
+        return too_long(
             f"input[{number}] has more than {limit} tokens, the limit of {whose}; shorten it or let it be truncated"
         )
 
@@ -276,7 +276,8 @@ def empty(inputs: Sequence[Input]) -> Iterator[tuple[int, RequestError]]:
             yield number, EmptyInput(f"input[{number}] is a pair of empty texts; one needs content", param="input")
 
 
-def _too_long(message: str) -> InputTooLong:
+def too_long(message: str) -> InputTooLong:
+    """The error of an input that the model does not take whole."""
     return InputTooLong(message, param="input", code="context_length_exceeded")
 
 

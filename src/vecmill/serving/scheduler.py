@@ -162,10 +162,11 @@ class Scheduler(Generic[OwnerT]):
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = len(pile) == pile[-1].owner.queued and len(pile) <= room and tokens_of(pile) <= room
             part = leading(pile, (max(room, knee) if whole else room) - tokens, least=not batch)
-            batch += part
-            tokens += tokens_of(part)
             if part:
-                self._serve(part, length, token_s)
+                batch += part
+                size = tokens_of(part)
+                tokens += size
+                self._serve(part, length, size * token_s)
             if pile:
                 break
         self._count(length, batch, -1)
@@ -231,10 +232,10 @@ class Scheduler(Generic[OwnerT]):
             tenant.lines.clear()
             self._turns.leave(tenant)
 
-    def _serve(self, part: Pile, length: int, token_s: float) -> None:
+    def _serve(self, part: Pile, length: int, cost: float) -> None:
         """An owner has these of its items in the batch."""
         owner = part[0].owner
-        tenant, cost = owner.tenant, tokens_of(part) * token_s
+        tenant = owner.tenant
         if tenant is None:
             return
         for item in part:
