@@ -73,7 +73,7 @@ def texts_per_s(ledger: Ledger, kind: str) -> float:
 def fitted(rivals: dict[str, Any], precision: str) -> Machine:
     """The machine on which a lone query and bulk work take what they took."""
     wide = WIDE[precision]
-    single_s = rivals[f"bare {precision}"]["single_p50_ms"] / 1000 * wide
+    single_s = rivals[f"bare {precision}"]["single"] / 1000 * wide
     wanted = rivals[f"vecmill {precision}"]["index"]["bulk"]["texts_per_s"]
     tokens = SPECIAL + 8.5  # of the median query
     low, high = 0.0, single_s / tokens

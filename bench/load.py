@@ -81,7 +81,7 @@ class Kind:
 
     def figures(self, end: float, seconds: float) -> dict[str, float]:
         """Texts a second, of each answer the part within the clock, and latencies of all."""
-        texts = sum(count * (min(stop, end) - start) / (stop - start) for count, start, stop in self.done)
+        texts = sum(count * max(0.0, min(stop, end) - start) / (stop - start) for count, start, stop in self.done)
         took = sorted(stop - start for _, start, stop in self.done)
         places = {"p50_ms": 0.5, "p99_ms": 0.99}
         latencies = {name: round(took[int(len(took) * part)] * 1000, 2) for name, part in places.items()}

@@ -5,13 +5,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from edge import EMBEDDINGS, JSON, client_to, error_of, until
 
 from conftest import Serve, client_of, distinct
+from vecmill.api.dialect import Dialect
+from vecmill.api.dialects.cohere import COHERE
+from vecmill.api.dialects.oip.dialect import OIP
+from vecmill.api.dialects.ollama import OLLAMA
+from vecmill.api.dialects.openai import OPENAI
+from vecmill.api.dialects.weaviate import WEAVIATE
 from vecmill.core import Result
 from vecmill.engine.fake import FakeEngine
-from vecmill.errors import VecmillError
+from vecmill.errors import UnknownRoute, VecmillError
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
@@ -58,13 +65,34 @@ async def test_no_model_named_of_several(serve: Serve, fake: FakeEngine, events:
     assert (error["message"], error["param"]) == ("the request names no model; served: org/one, two", "model")
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v2/embeddings", "/v1/embeddings/tiny", "/v1/completions", "/%00", "//"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/embeddings/tiny", "/v1/completions", "/%00", "//"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_an_unknown_path(faked: httpx.AsyncClient, method: str, path: str) -> None:
     """A path that is no route is 404, and the message says where to look."""
     error = error_of(await faked.request(method, f"http://test{path}"), 404)
     assert error.pop("message").endswith("/docs lists all")
     assert error == {"type": "invalid_request_error", "param": None, "code": "unknown_url"}
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v2/repository/index", OIP),
+        ("/v2/logging", OIP),
+        ("/v2/embeddings", COHERE),
+        ("/cohere/v2/classify", COHERE),
+        ("/api/generate", OLLAMA),
+        ("/weaviate/tiny/meta", WEAVIATE),
+        ("/v1/chat/completions", OPENAI),
+    ],
+)
+async def test_an_unknown_path_of_a_dialect(faked: httpx.AsyncClient, path: str, dialect: Dialect) -> None:
+    """Where a dialect owns the path, the error is one that its clients can read."""
+    answer = await faked.post(path, json={})
+    assert answer.status_code == 404
+    message = f"no route {path}"
+    assert message in str(msgspec.json.decode(answer.content, type=dialect.error))
+    assert answer.json().keys() == msgspec.json.decode(dialect.render_error(UnknownRoute(message)).body).keys()
 
 
 async def test_a_path_that_is_nearly_one(faked: httpx.AsyncClient) -> None:

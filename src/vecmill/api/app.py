@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vecmill.api.admin import Admin
 from vecmill.api.callers import Callers
-from vecmill.api.dialect import Dialect, by_path
+from vecmill.api.dialect import Dialect, by_path, owner
 from vecmill.api.dialects.cohere import COHERE
 from vecmill.api.dialects.infinity import INFINITY
 from vecmill.api.dialects.jina.dialect import JINA
@@ -45,7 +45,7 @@ DIALECTS: tuple[Dialect, ...] = (
 """Every wire format that is answered. On a path that several share, the first that knows a body's keys answers."""
 
 FALLBACK = OPENAI
-"""Whose errors are said where no route was found."""
+"""Whose errors are said of paths that no dialect owns."""
 
 
 def build(registry: Registry, settings: Settings, events: Events, metrics: Metrics | None = None) -> ASGIApp:
@@ -107,13 +107,14 @@ class Shortcut:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     path = request.url.path
+    dialect = owner(path, DIALECTS, FALLBACK)
     if isinstance(error, HTTPException) and error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
-        return error_response(FALLBACK, MethodNotAllowed(request.method, path, sorted(allowed)))
+        return error_response(dialect, MethodNotAllowed(request.method, path, sorted(allowed)))
     known = sorted({known for known, _ in by_path(DIALECTS)})
     near = ", ".join(get_close_matches(path, known))
     return error_response(
-        FALLBACK, UnknownRoute(f"no route {path}; {f'near it: {near}; ' if near else ''}/docs lists all")
+        dialect, UnknownRoute(f"no route {path}; {f'near it: {near}; ' if near else ''}/docs lists all")
     )
 
 

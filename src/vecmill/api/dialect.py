@@ -34,7 +34,8 @@ class Route:
             asked, whatever the body says.
         body: The wire type that a request's JSON is decoded into; on GET, the query.
         parse: Body and headers to the neutral question; raises InvalidRequest.
-        render: Body and answer to the bytes of the reply. Pure; may run on any thread.
+        render: Body and answer to the reply's wire object, whose vectors are JSON already; to its bytes where they are
+            not JSON. Pure; may run on any thread.
         answer: The wire type of the reply, or a tuple of them, for the OpenAPI document.
         summary: A line for the OpenAPI document.
         method: How it is asked.
@@ -50,7 +51,7 @@ class Route:
     paths: tuple[str, ...]
     body: type[msgspec.Struct]
     parse: Callable[[Any, Headers], Ask]
-    render: Callable[[Any, Any], bytes]
+    render: Callable[[Any, Any], object]
     answer: Any
     summary: str
     method: Literal["GET", "POST"] = "POST"
@@ -79,12 +80,14 @@ class Dialect:
         routes: What it answers.
         render_error: Any error of ours to status and body.
         error: The wire type of an error, for the OpenAPI document.
+        owns: Beginnings of paths; where one has no route, this dialect says so.
     """
 
     name: str
     routes: tuple[Route, ...]
     render_error: Callable[[errors.VecmillError], ErrorReply]
     error: type[msgspec.Struct]
+    owns: tuple[str, ...] = ()
 
 
 STATUSES: dict[type[errors.VecmillError], int] = {
@@ -110,6 +113,12 @@ Value = TypeVar("Value")
 def entry(table: Mapping[type[errors.VecmillError], Value], error: errors.VecmillError) -> Value:
     """What a table says of an error; a type that is not listed counts as its parent."""
     return next(table[parent] for parent in type(error).__mro__ if parent in table)
+
+
+def owner(path: str, dialects: tuple[Dialect, ...], other: Dialect) -> Dialect:
+    """The dialect that owns the longest beginning of a path, or the other one."""
+    owned = [(len(start), dialect) for dialect in dialects for start in dialect.owns if path.startswith(start)]
+    return max(owned, key=lambda one: one[0], default=(0, other))[1]
 
 
 def by_path(dialects: tuple[Dialect, ...]) -> dict[tuple[str, str], list[tuple[Dialect, Route]]]:

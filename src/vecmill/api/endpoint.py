@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -132,8 +132,29 @@ class Endpoint:
         trace.results = [part for part in parts if isinstance(part, Result)]
         trace.model = trace.model or next((part.model for part in trace.results), "")
         headers = result_headers(result) | headers
-        content = await rendered(route.render, body, result, self._encoding)
-        return Response(content, media_type="application/json", headers=headers)
+        return Reply(await rendered(route.render, body, result, self._encoding), headers)
+
+
+class Reply(Response):
+    """An answer whose body goes out piece by piece, each when the one before it is on its way.
+
+    Args:
+        pieces: The body; at least one.
+        headers: What else goes before it; JSON unless they say otherwise.
+    """
+
+    def __init__(self, pieces: list[bytes], headers: Mapping[str, str]) -> None:
+        length = {"content-length": str(sum(map(len, pieces)))}
+        super().__init__(headers={**headers, **length}, media_type="application/json")
+        self._pieces = pieces
+
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
+        """Send it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        *first, last = self._pieces
+        for piece in first:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
 
 
 def error_response(dialect: Dialect, error: VecmillError) -> Response:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from vecmill.api.pieces import pieces
 from vecmill.asks import Answer, Ask, ModelInfo, Tokenized
 from vecmill.core import Request, Result
 from vecmill.errors import EngineFailed, MethodNotAllowed, Overloaded, TimedOut, Unauthorized, VecmillError
@@ -56,11 +58,19 @@ async def with_patience(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answe
             await asyncio.sleep(min(full.retry_after_s, LONGEST_PAUSE_S))
 
 
-async def rendered(render: Callable[[Any, Any], bytes], body: object, result: Answer, encoding: Executor) -> bytes:
-    """The bytes of an answer, made on the event loop where they are few, else on a thread of `encoding`."""
+async def rendered(
+    render: Callable[[Any, Any], object], body: object, result: Answer, encoding: Executor
+) -> list[bytes]:
+    """An answer in pieces, made on the event loop where there is little of it, else on a thread of `encoding`."""
     if _numbers(result) <= INLINE_NUMBERS:
-        return render(body, result)
-    return await asyncio.get_running_loop().run_in_executor(encoding, render, body, result)
+        reply = render(body, result)
+        return [reply if isinstance(reply, bytes) else msgspec.json.encode(reply)]
+    return await asyncio.get_running_loop().run_in_executor(encoding, _large, render, body, result)
+
+
+def _large(render: Callable[[Any, Any], object], body: object, result: Answer) -> list[bytes]:
+    reply = render(body, result)
+    return [reply] if isinstance(reply, bytes) else pieces(reply)
 
 
 def result_headers(result: Answer) -> dict[str, str]:

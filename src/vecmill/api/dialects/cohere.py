@@ -137,21 +137,19 @@ def parse_embed(body: CohereEmbedBody, _: Headers) -> Request:
     )
 
 
-def render_embed(version: str) -> Callable[[CohereEmbedBody, Result], bytes]:
+def render_embed(version: str) -> Callable[[CohereEmbedBody, Result], CohereEmbedAnswer]:
     """How a version answers."""
 
-    def render(body: CohereEmbedBody, result: Result) -> bytes:
+    def render(body: CohereEmbedBody, result: Result) -> CohereEmbedAnswer:
         kinds = body.embedding_types or ["float"]
         by_kind = {kind: _rows(result, kind) for kind in kinds}
         plain = version == "1" and not body.embedding_types
-        return msgspec.json.encode(
-            CohereEmbedAnswer(
-                id=str(uuid.uuid4()),
-                response_type="embeddings_floats" if plain else "embeddings_by_type",
-                embeddings=by_kind["float"] if plain else by_kind,
-                texts=_texts(body),
-                meta=_meta(version, "input_tokens", sum(result.tokens)),
-            )
+        return CohereEmbedAnswer(
+            id=str(uuid.uuid4()),
+            response_type="embeddings_floats" if plain else "embeddings_by_type",
+            embeddings=by_kind["float"] if plain else by_kind,
+            texts=_texts(body),
+            meta=_meta(version, "input_tokens", sum(result.tokens)),
         )
 
     return render
@@ -174,10 +172,10 @@ def parse_rerank(body: CohereRerankBody, _: Headers) -> Request:
     )
 
 
-def render_rerank(version: str) -> Callable[[CohereRerankBody, Result], bytes]:
+def render_rerank(version: str) -> Callable[[CohereRerankBody, Result], CohereRerankAnswer]:
     """How a version answers."""
 
-    def render(body: CohereRerankBody, result: Result) -> bytes:
+    def render(body: CohereRerankBody, result: Result) -> CohereRerankAnswer:
         given = [{"text": one} if isinstance(one, str) else one for one in body.documents]
         shown = body.return_documents is True and version == "1"
         rows = [
@@ -185,7 +183,7 @@ def render_rerank(version: str) -> Callable[[CohereRerankBody, Result], bytes]:
             for place, score in ranked(result, body.top_n)
         ]
         units = -(-len(given) // UNIT_DOCUMENTS)
-        return msgspec.json.encode(CohereRerankAnswer(str(uuid.uuid4()), rows, _meta(version, "search_units", units)))
+        return CohereRerankAnswer(str(uuid.uuid4()), rows, _meta(version, "search_units", units))
 
     return render
 
@@ -195,11 +193,11 @@ def parse_tokenize(body: CohereTokenizeBody, _: Headers) -> TokenizeRequest:
     return TokenizeRequest(model=body.model, texts=[body.text], special=False)
 
 
-def render_tokenize(_: object, answer: Tokenized) -> bytes:
+def render_tokenize(_: object, answer: Tokenized) -> CohereTokens:
     """Ids and tokens side by side."""
     (pieces,) = answer.pieces
     ids, tokens = [piece.id for piece in pieces], [piece.token for piece in pieces]
-    return msgspec.json.encode(CohereTokens(ids, tokens, {"api_version": {"version": "1"}}))
+    return CohereTokens(ids, tokens, {"api_version": {"version": "1"}})
 
 
 def parse_detokenize(body: CohereDetokenizeBody, _: Headers) -> DetokenizeRequest:
@@ -207,9 +205,9 @@ def parse_detokenize(body: CohereDetokenizeBody, _: Headers) -> DetokenizeReques
     return DetokenizeRequest(model=body.model, arrays=[body.tokens], skip_special=False)
 
 
-def render_detokenize(_: object, answer: Detokenized) -> bytes:
+def render_detokenize(_: object, answer: Detokenized) -> CohereText:
     """The text."""
-    return msgspec.json.encode(CohereText(answer.texts[0], {"api_version": {"version": "1"}}))
+    return CohereText(answer.texts[0], {"api_version": {"version": "1"}})
 
 
 def render_error(error: VecmillError) -> ErrorReply:
@@ -296,4 +294,5 @@ COHERE = Dialect(
     ),
     render_error=render_error,
     error=CohereError,
+    owns=("/cohere/", "/v2/chat", "/v2/embed", "/v2/rerank"),
 )

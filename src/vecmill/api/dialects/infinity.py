@@ -141,7 +141,7 @@ def parse_embeddings(body: InfinityEmbeddingsBody, _: Headers) -> Request:
     )
 
 
-def render_embeddings(body: InfinityEmbeddingsBody, result: Result) -> bytes:
+def render_embeddings(body: InfinityEmbeddingsBody, result: Result) -> InfinityEmbeddingsAnswer:
     """The vectors, each encoded as asked; leading numbers are taken as they are, without scaling them again.
 
     Raises:
@@ -156,7 +156,7 @@ def render_embeddings(body: InfinityEmbeddingsBody, result: Result) -> bytes:
         raise errors.InvalidRequest(f"the first {wanted} numbers of a vector are all zero", param="dimensions")
     rows = encoded(kept, encoding=body.encoding_format)
     data = [InfinityEmbedding(number, row) for number, row in enumerate(rows)]
-    return msgspec.json.encode(InfinityEmbeddingsAnswer(data=data, **_common(result)))
+    return InfinityEmbeddingsAnswer(data=data, **_common(result))
 
 
 def parse_rerank(body: InfinityRerankBody, _: Headers) -> Request:
@@ -175,13 +175,13 @@ def parse_rerank(body: InfinityRerankBody, _: Headers) -> Request:
     )
 
 
-def render_rerank(body: InfinityRerankBody, result: Result) -> bytes:
+def render_rerank(body: InfinityRerankBody, result: Result) -> InfinityRerankAnswer:
     """The documents by their scores, the best first."""
     rows = [
         InfinityRank(score, place, body.documents[place] if body.return_documents else None)
         for place, score in ranked(result, body.top_n)
     ]
-    return msgspec.json.encode(InfinityRerankAnswer(results=rows, **_common(result)))
+    return InfinityRerankAnswer(results=rows, **_common(result))
 
 
 def parse_classify(body: InfinityClassifyBody, _: Headers) -> Request:
@@ -190,12 +190,12 @@ def parse_classify(body: InfinityClassifyBody, _: Headers) -> Request:
     return Request(model=_model(body.model), inputs=texts(body.input), outputs=("scores",), options=options)
 
 
-def render_classify(_: object, result: Result) -> bytes:
+def render_classify(_: object, result: Result) -> InfinityClassifyAnswer:
     """All labels of each input, the best first."""
     rows = [
         [InfinityLabel(score, label) for label, score in labelled(result, row)] for row in range(len(result.scores))
     ]
-    return msgspec.json.encode(InfinityClassifyAnswer(data=rows, **_common(result)))
+    return InfinityClassifyAnswer(data=rows, **_common(result))
 
 
 REPLIES = STATUSES | {
@@ -273,4 +273,5 @@ INFINITY = Dialect(
     ),
     render_error=render_error,
     error=InfinityError,
+    owns=("/infinity/",),
 )

@@ -78,14 +78,12 @@ def parse(body: MistralEmbeddingsBody, _: Headers) -> Request:
     return Request(model=body.model, inputs=texts(body.input), options=Options(dimensions=body.output_dimension))
 
 
-def render(body: MistralEmbeddingsBody, result: Result) -> bytes:
+def render(body: MistralEmbeddingsBody, result: Result) -> MistralEmbeddingsAnswer:
     """The vectors, each encoded as asked."""
     rows = encoded(result.rows, body.output_dtype, body.encoding_format)
     data = [MistralEmbedding(number, row) for number, row in enumerate(rows)]
     total = sum(result.tokens)
-    return msgspec.json.encode(
-        MistralEmbeddingsAnswer(uuid.uuid4().hex, data, result.model, MistralUsage(total, total))
-    )
+    return MistralEmbeddingsAnswer(uuid.uuid4().hex, data, result.model, MistralUsage(total, total))
 
 
 ERRORS: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
@@ -139,4 +137,5 @@ MISTRAL = Dialect(
     ),
     render_error=render_error,
     error=MistralError,
+    owns=("/mistral/",),
 )

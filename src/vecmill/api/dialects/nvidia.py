@@ -97,11 +97,11 @@ def parse(body: NvidiaEmbeddingsBody, _: Headers) -> Request:
     )
 
 
-def render(body: NvidiaEmbeddingsBody, result: Result) -> bytes:
+def render(body: NvidiaEmbeddingsBody, result: Result) -> NvidiaEmbeddingsAnswer:
     """The vectors, each encoded as asked."""
     rows = encoded(result.rows, body.embedding_type, body.encoding_format)
     data = [NvidiaEmbedding(number, row) for number, row in enumerate(rows)]
-    return msgspec.json.encode(NvidiaEmbeddingsAnswer(data, result.model, _usage(result)))
+    return NvidiaEmbeddingsAnswer(data, result.model, _usage(result))
 
 
 def parse_ranking(body: NvidiaRankingBody, _: Headers) -> Request:
@@ -119,10 +119,10 @@ def parse_ranking(body: NvidiaRankingBody, _: Headers) -> Request:
     )
 
 
-def render_ranking(_: object, result: Result) -> bytes:
+def render_ranking(_: object, result: Result) -> NvidiaRankingAnswer:
     """The passages by their scores, the best first."""
     rows = [NvidiaRank(place, score) for place, score in ranked(result)]
-    return msgspec.json.encode(NvidiaRankingAnswer(rows, _usage(result)))
+    return NvidiaRankingAnswer(rows, _usage(result))
 
 
 STATUS = STATUSES | {InvalidRequest: 422}
@@ -174,4 +174,5 @@ NVIDIA = Dialect(
     ),
     render_error=render_error,
     error=NvidiaError,
+    owns=("/nvidia/",),
 )

@@ -131,17 +131,15 @@ def parse_embed(body: OllamaEmbedBody, _: Headers) -> Ask:
     return Request(model=_name(body.model), inputs=texts(body.input), options=wishes)
 
 
-def render_embed(_: object, answer: Result | ModelInfo) -> bytes:
+def render_embed(_: object, answer: Result | ModelInfo) -> OllamaEmbedAnswer:
     """The vectors, none where nothing was asked."""
     if isinstance(answer, ModelInfo):
-        return msgspec.json.encode(OllamaEmbedAnswer(model=answer.model, embeddings=[]))
-    return msgspec.json.encode(
-        OllamaEmbedAnswer(
-            model=answer.model,
-            embeddings=[as_numbers(row) for row in answer.rows],
-            total_duration=round(answer.timings.total_s * 1e9),
-            prompt_eval_count=sum(answer.tokens),
-        )
+        return OllamaEmbedAnswer(model=answer.model, embeddings=[])
+    return OllamaEmbedAnswer(
+        model=answer.model,
+        embeddings=[as_numbers(row) for row in answer.rows],
+        total_duration=round(answer.timings.total_s * 1e9),
+        prompt_eval_count=sum(answer.tokens),
     )
 
 
@@ -152,10 +150,10 @@ def parse_prompt(body: OllamaPromptBody, _: Headers) -> Ask:
     return Request(model=_name(body.model), inputs=[body.prompt], options=Options(normalize=False))
 
 
-def render_prompt(_: object, answer: Result | ModelInfo) -> bytes:
+def render_prompt(_: object, answer: Result | ModelInfo) -> OllamaPromptAnswer:
     """The vector, empty where nothing was asked."""
     row: Any = [] if isinstance(answer, ModelInfo) else as_numbers(answer.rows[0])
-    return msgspec.json.encode(OllamaPromptAnswer(row))
+    return OllamaPromptAnswer(row)
 
 
 def parse_list(_: Nothing, __: Headers) -> ListRequest:
@@ -163,17 +161,17 @@ def parse_list(_: Nothing, __: Headers) -> ListRequest:
     return ListRequest()
 
 
-def render_tags(_: object, infos: list[ModelInfo]) -> bytes:
+def render_tags(_: object, infos: list[ModelInfo]) -> OllamaModels:
     """The models that are there."""
-    return msgspec.json.encode(OllamaModels([OllamaModel(**_facts(info)) for info in infos]))
+    return OllamaModels([OllamaModel(**_facts(info)) for info in infos])
 
 
-def render_running(_: object, infos: list[ModelInfo]) -> bytes:
+def render_running(_: object, infos: list[ModelInfo]) -> OllamaRunningModels:
     """The models that are loaded: all of them, in no graphics card's memory."""
     rows = [
         OllamaRunning(**_facts(info), size_vram=0, expires_at=NEVER, context_length=info.max_tokens) for info in infos
     ]
-    return msgspec.json.encode(OllamaRunningModels(rows))
+    return OllamaRunningModels(rows)
 
 
 def parse_show(body: OllamaShowBody, _: Headers) -> InfoRequest:
@@ -181,7 +179,7 @@ def parse_show(body: OllamaShowBody, _: Headers) -> InfoRequest:
     return InfoRequest(model=_name(body.model or body.name))
 
 
-def render_show(_: object, info: ModelInfo) -> bytes:
+def render_show(_: object, info: ModelInfo) -> OllamaShown:
     """What it is, with the limits under the names that Ollama's clients look for."""
     facts = {
         "general.architecture": info.family,
@@ -190,12 +188,12 @@ def render_show(_: object, info: ModelInfo) -> bytes:
         f"{info.family}.vocab_size": info.vocab_size,
     }
     capabilities = ["embedding"] if info.dims else []
-    return msgspec.json.encode(OllamaShown(_details(info), facts, capabilities, _time(info)))
+    return OllamaShown(_details(info), facts, capabilities, _time(info))
 
 
-def render_version(_: object, __: object) -> bytes:
+def render_version(_: object, __: object) -> OllamaVersion:
     """The server's own version."""
-    return msgspec.json.encode(OllamaVersion(__version__))
+    return OllamaVersion(__version__)
 
 
 def render_error(error: VecmillError) -> ErrorReply:
@@ -274,4 +272,5 @@ OLLAMA = Dialect(
     ),
     render_error=render_error,
     error=OllamaError,
+    owns=("/api/",),
 )

@@ -116,7 +116,7 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
     )
 
 
-def render(body: EmbeddingsBody, result: Result) -> bytes:
+def render(body: EmbeddingsBody, result: Result) -> EncodedAnswer:
     """The answer, each vector encoded as asked."""
     rows = iter(zip(encoded(result.rows, encoding=body.encoding_format), ranges(result), strict=True))
     data = [
@@ -126,7 +126,7 @@ def render(body: EmbeddingsBody, result: Result) -> bytes:
         for number in range(len(result.rows) + len(result.errors))
     ]
     total = sum(result.tokens)
-    return msgspec.json.encode(EncodedAnswer("list", data, result.model, Usage(total, total)))
+    return EncodedAnswer("list", data, result.model, Usage(total, total))
 
 
 def _embedding(number: int, row: msgspec.Raw, places: tuple[Range, Range]) -> EncodedEmbedding:

@@ -101,7 +101,7 @@ def parse(body: QdrantBody, _: Headers) -> Several:
     return Several([_ask(group, [body.inputs[at].data for at in places], role) for group, places in _groups(body)])
 
 
-def render(body: QdrantBody, results: list[Result]) -> bytes:
+def render(body: QdrantBody, results: list[Result]) -> QdrantAnswer:
     """The vectors in the order of the inputs, whichever model gave them."""
     rows: dict[int, Any] = {}
     tokens: dict[str, int] = {}
@@ -109,7 +109,7 @@ def render(body: QdrantBody, results: list[Result]) -> bytes:
         rows |= zip(places, _values(result), strict=True)
         tokens[result.model] = tokens.get(result.model, 0) + sum(result.tokens)
     usage = QdrantUsage({model: QdrantTokens(count) for model, count in tokens.items()})
-    return msgspec.json.encode(QdrantAnswer([rows[place] for place in range(len(rows))], usage))
+    return QdrantAnswer([rows[place] for place in range(len(rows))], usage)
 
 
 def render_error(error: errors.VecmillError) -> ErrorReply:
@@ -171,4 +171,5 @@ QDRANT = Dialect(
     ),
     render_error=render_error,
     error=QdrantError,
+    owns=("/qdrant/",),
 )

@@ -127,9 +127,9 @@ def parse(body: VoyageEmbeddingsBody, _: Headers) -> Request:
     )
 
 
-def render(body: VoyageEmbeddingsBody, result: Result) -> bytes:
+def render(body: VoyageEmbeddingsBody, result: Result) -> VoyageEmbeddingsAnswer:
     """The vectors, each encoded as asked."""
-    return msgspec.json.encode(VoyageEmbeddingsAnswer(_vectors(body, result), result.model, _usage(result)))
+    return VoyageEmbeddingsAnswer(_vectors(body, result), result.model, _usage(result))
 
 
 def parse_documents(body: VoyageDocumentsBody, _: Headers) -> Several:
@@ -152,11 +152,11 @@ def parse_documents(body: VoyageDocumentsBody, _: Headers) -> Several:
     return Several([Request(model=body.model, inputs=texts(chunks), options=options) for chunks in body.inputs])
 
 
-def render_documents(body: VoyageDocumentsBody, results: list[Result]) -> bytes:
+def render_documents(body: VoyageDocumentsBody, results: list[Result]) -> VoyageDocumentsAnswer:
     """The vectors by documents, each encoded as asked."""
     data = [VoyageDocument(number, _vectors(body, result)) for number, result in enumerate(results)]
     total = sum(sum(result.tokens) for result in results)
-    return msgspec.json.encode(VoyageDocumentsAnswer(data, results[0].model, VoyageUsage(total, total)))
+    return VoyageDocumentsAnswer(data, results[0].model, VoyageUsage(total, total))
 
 
 def parse_rerank(body: VoyageRerankBody, _: Headers) -> Request:
@@ -175,13 +175,13 @@ def parse_rerank(body: VoyageRerankBody, _: Headers) -> Request:
     )
 
 
-def render_rerank(body: VoyageRerankBody, result: Result) -> bytes:
+def render_rerank(body: VoyageRerankBody, result: Result) -> VoyageRerankAnswer:
     """The documents by their scores, the best first."""
     rows = [
         VoyageRank(place, score, body.documents[place] if body.return_documents else msgspec.UNSET)
         for place, score in ranked(result, body.top_k)
     ]
-    return msgspec.json.encode(VoyageRerankAnswer(rows, result.model, _usage(result)))
+    return VoyageRerankAnswer(rows, result.model, _usage(result))
 
 
 def render_error(error: VecmillError) -> ErrorReply:
@@ -243,4 +243,5 @@ VOYAGE = Dialect(
     ),
     render_error=render_error,
     error=VoyageError,
+    owns=("/voyage/",),
 )

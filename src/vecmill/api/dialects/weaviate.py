@@ -105,10 +105,10 @@ def parse_vector(body: WeaviateVectorBody, _: Headers) -> Request:
     return Request(model=None, inputs=texts(body.text), options=wishes)
 
 
-def render_vector(body: WeaviateVectorBody, result: Result) -> bytes:
+def render_vector(body: WeaviateVectorBody, result: Result) -> WeaviateVector:
     """The text beside its vector."""
     (row,) = result.rows
-    return msgspec.json.encode(WeaviateVector(body.text, as_numbers(row), len(row), len(row)))
+    return WeaviateVector(body.text, as_numbers(row), len(row), len(row))
 
 
 def parse_rerank(body: WeaviateRerankBody, _: Headers) -> Request:
@@ -116,13 +116,13 @@ def parse_rerank(body: WeaviateRerankBody, _: Headers) -> Request:
     return Request(model=None, inputs=pairs(body.query, _documents(body)), outputs=("scores",), ranks=True)
 
 
-def render_rerank(body: WeaviateRerankBody, result: Result) -> bytes:
+def render_rerank(body: WeaviateRerankBody, result: Result) -> WeaviatePropertyScore | WeaviateScores:
     """The scores in the order of the documents."""
     scores = shortest(result.scores[:, 0])
     if not body.documents:
-        return msgspec.json.encode(WeaviatePropertyScore(body.query, body.property or "", *scores))
+        return WeaviatePropertyScore(body.query, body.property or "", *scores)
     rows = [WeaviateScore(*row) for row in zip(body.documents, scores, strict=True)]
-    return msgspec.json.encode(WeaviateScores(body.query, rows))
+    return WeaviateScores(body.query, rows)
 
 
 def parse_meta(_: Nothing, __: Headers) -> ListRequest:
@@ -130,10 +130,10 @@ def parse_meta(_: Nothing, __: Headers) -> ListRequest:
     return ListRequest()
 
 
-def render_meta(_: Nothing, models: list[ModelInfo]) -> bytes:
+def render_meta(_: Nothing, models: list[ModelInfo]) -> WeaviateMeta:
     """What each is."""
     told = {one.model: WeaviateModel(one.family, one.task, one.dims, one.max_tokens) for one in models}
-    return msgspec.json.encode(WeaviateMeta(told))
+    return WeaviateMeta(told)
 
 
 def render_error(error: errors.VecmillError) -> ErrorReply:
@@ -187,4 +187,5 @@ WEAVIATE = Dialect(
     ),
     render_error=render_error,
     error=WeaviateError,
+    owns=("/weaviate/",),
 )

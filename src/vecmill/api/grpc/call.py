@@ -73,7 +73,8 @@ class Call:
 
     async def render(self, body: object, result: Answer) -> bytes:
         """The bytes of an answer."""
-        return await rendered(self.rpc.render, body, result, self.encoding)
+        (reply,) = await rendered(self.rpc.render, body, result, self.encoding)
+        return reply
 
     async def conclude(self, body: object, result: Answer) -> bytes:
         """The bytes of the only answer, which has headers."""

@@ -9,4 +9,5 @@ JINA = Dialect(
     routes=vectors.ROUTES + scores.ROUTES,
     render_error=render_error,
     error=JinaError,
+    owns=("/jina/",),
 )

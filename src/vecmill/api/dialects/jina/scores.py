@@ -94,14 +94,14 @@ def parse_rerank(body: JinaRerankBody, _: Headers) -> Request:
     )
 
 
-def render_rerank(body: JinaRerankBody, result: Result) -> bytes:
+def render_rerank(body: JinaRerankBody, result: Result) -> JinaRerankAnswer:
     """The documents by their scores; without `return_documents` no document, as some clients read it as a string."""
     given = texts_of(body.documents, "documents") if body.return_documents else []
     rows = [
         JinaRank(place, score, {"text": given[place]} if given else msgspec.UNSET)
         for place, score in ranked(result, body.top_n or None)
     ]
-    return msgspec.json.encode(JinaRerankAnswer(result.model, usage(result), rows))
+    return JinaRerankAnswer(result.model, usage(result), rows)
 
 
 def parse_classify(body: JinaClassifyBody, _: Headers) -> ByTask:
@@ -125,14 +125,14 @@ def parse_classify(body: JinaClassifyBody, _: Headers) -> ByTask:
     return ByTask(model=body.model, readings={"embed": asked})
 
 
-def render_classify(body: JinaClassifyBody, result: Result) -> bytes:
+def render_classify(body: JinaClassifyBody, result: Result) -> JinaClassifyAnswer:
     """For each text the best label, and all."""
     found = result if body.labels is None else _compared(result, body.labels)
     data = []
     for number in range(len(found.scores)):
         best = labelled(found, number)
         data.append(JinaClass(number, *best[0], [JinaLabel(*one) for one in best]))
-    return msgspec.json.encode(JinaClassifyAnswer(usage(result), data))
+    return JinaClassifyAnswer(usage(result), data)
 
 
 def is_zero_shot(keys: Keys, _: Headers) -> bool:

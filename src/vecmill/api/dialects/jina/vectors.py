@@ -77,7 +77,7 @@ def parse(body: JinaEmbeddingsBody, _: Headers) -> Request:
     )
 
 
-def render(body: JinaEmbeddingsBody, result: Result) -> bytes:
+def render(body: JinaEmbeddingsBody, result: Result) -> JinaEmbeddingsAnswer:
     """The vectors, each encoded as asked."""
     kinds = _kinds(body)
     if body.return_multivector:
@@ -96,7 +96,7 @@ def render(body: JinaEmbeddingsBody, result: Result) -> bytes:
                 zip(zip(*columns, strict=True), ranges(result), strict=True)
             )
         ]
-    return msgspec.json.encode(JinaEmbeddingsAnswer(result.model, usage(result), data))
+    return JinaEmbeddingsAnswer(result.model, usage(result), data)
 
 
 def is_jina(keys: Keys, _: Headers) -> bool:

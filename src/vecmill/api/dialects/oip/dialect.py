@@ -89,13 +89,13 @@ def parse(body: OipInferBody, _: Headers) -> ByTask:
     return ByTask(model=None, readings=readings)
 
 
-def render(body: OipInferBody, result: Result) -> bytes:
+def render(body: OipInferBody, result: Result) -> OipInferAnswer | bytes:
     """The numbers, row by row: in the JSON, or in binary after it."""
     name, rows = _given(result)
     if _is_binary(body, name):
         return _head(body, result) + packed(rows)
     tensor = OipNumbers(name, list(rows.shape), as_numbers(rows.reshape(-1)))
-    return msgspec.json.encode(OipInferAnswer(result.model, VERSION, [tensor], body.id))
+    return OipInferAnswer(result.model, VERSION, [tensor], body.id)
 
 
 def headers(body: OipInferBody, result: Result) -> dict[str, str]:
@@ -110,18 +110,18 @@ def parse_model(_: Nothing, __: Headers) -> InfoRequest:
     return InfoRequest(model=None)
 
 
-def render_model(_: Nothing, model: ModelInfo) -> bytes:
+def render_model(_: Nothing, model: ModelInfo) -> OipModel:
     """What it takes and gives; nothing where its kind has no tensor here."""
     taken, given = _shapes(model)
-    return msgspec.json.encode(OipModel(model.model, [VERSION], f"vecmill_{model.engine}", taken, given))
+    return OipModel(model.model, [VERSION], f"vecmill_{model.engine}", taken, given)
 
 
-def render_config(_: Nothing, model: ModelInfo) -> bytes:
+def render_config(_: Nothing, model: ModelInfo) -> OipConfig:
     """The same as a configuration of Triton's."""
     taken, given = (
         [OipConfigShape(one.name, TYPES[one.datatype], one.shape) for one in side] for side in _shapes(model)
     )
-    return msgspec.json.encode(OipConfig(model.model, f"vecmill_{model.engine}", "vecmill", taken, given))
+    return OipConfig(model.model, f"vecmill_{model.engine}", "vecmill", taken, given)
 
 
 TYPES = {"BYTES": "TYPE_STRING", "FP32": "TYPE_FP32"}
@@ -254,4 +254,5 @@ OIP = Dialect(
     ),
     render_error=render_error,
     error=OipError,
+    owns=("/v2",),
 )

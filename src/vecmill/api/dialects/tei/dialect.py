@@ -9,4 +9,5 @@ TEI = Dialect(
     routes=vectors.ROUTES + scores.ROUTES + tokens.ROUTES + natural.ROUTES,
     render_error=render_error,
     error=TeiError,
+    owns=("/tei/",),
 )

@@ -44,7 +44,7 @@ def parse(body: TeiAnyBody, heads: Headers) -> Ask:
     )
 
 
-def render(body: TeiAnyBody, result: Result) -> bytes:
+def render(body: TeiAnyBody, result: Result) -> object:
     """As the route of that kind."""
     if isinstance(body.inputs, dict):
         return vectors.render_similarity(body, result)
@@ -64,10 +64,9 @@ def parse_vertex(body: TeiVertexBody, heads: Headers) -> Several:
     return Several([parse(one, heads) for one in body.instances])
 
 
-def render_vertex(body: TeiVertexBody, results: list[Result]) -> bytes:
+def render_vertex(body: TeiVertexBody, results: list[Result]) -> dict[str, list[object]]:
     """The answers in the order of the instances."""
-    answers = [msgspec.Raw(render(one, result)) for one, result in zip(body.instances, results, strict=True)]
-    return msgspec.json.encode({"predictions": answers})
+    return {"predictions": [render(one, result) for one, result in zip(body.instances, results, strict=True)]}
 
 
 def is_vertex(keys: Keys, _: Headers) -> bool:

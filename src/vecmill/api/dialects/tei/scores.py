@@ -1,5 +1,7 @@
 """/predict and /rerank."""
 
+from typing import Any
+
 import msgspec
 
 from vecmill.api.dialect import Headers, Route
@@ -73,21 +75,20 @@ def rerank(body: TeiRerankBody, _: Headers) -> Request:
     )
 
 
-def render_predict(body: TeiPredictBody, result: Result) -> bytes:
+def render_predict(body: TeiPredictBody, result: Result) -> list[Any]:
     """All labels with their scores, the best first, for each input."""
     rows = [
         [TeiPrediction(score, label) for label, score in labelled(result, row)] for row in range(len(result.scores))
     ]
-    return msgspec.json.encode(rows[0] if _is_single(body) else rows)
+    return rows[0] if _is_single(body) else rows
 
 
-def render_rerank(body: TeiRerankBody, result: Result) -> bytes:
+def render_rerank(body: TeiRerankBody, result: Result) -> list[TeiRank]:
     """The texts by their scores, the best first."""
-    rows = [
+    return [
         TeiRank(index=place, text=body.texts[place] if body.return_text else msgspec.UNSET, score=score)
         for place, score in ranked(result)
     ]
-    return msgspec.json.encode(rows)
 
 
 def _headers(body: TeiPredictBody, result: Result) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from vecmill import __version__
 from vecmill.api.dialect import Headers, Route
 from vecmill.api.dialects.tei.wire import TeiDecodeBody, TeiInfo, TeiInfoQuery, TeiToken, TeiTokenizeBody
@@ -44,21 +42,19 @@ def info(query: TeiInfoQuery, _: Headers) -> InfoRequest:
     return InfoRequest(model=query.model)
 
 
-def render_tokenize(_: object, answer: Tokenized) -> bytes:
+def render_tokenize(_: object, answer: Tokenized) -> list[list[TeiToken]]:
     """For each text its tokens, with places in bytes."""
-    return msgspec.json.encode(
-        [tokens_of(text, pieces) for text, pieces in zip(answer.texts, answer.pieces, strict=True)]
-    )
+    return [tokens_of(text, pieces) for text, pieces in zip(answer.texts, answer.pieces, strict=True)]
 
 
-def render_decode(_: object, answer: Detokenized) -> bytes:
+def render_decode(_: object, answer: Detokenized) -> list[str]:
     """A list of texts, also for one."""
-    return msgspec.json.encode(answer.texts)
+    return answer.texts
 
 
-def render_info(_: object, answer: ModelInfo) -> bytes:
+def render_info(_: object, answer: ModelInfo) -> TeiInfo:
     """The model's kind and the limits."""
-    return msgspec.json.encode(facts(answer))
+    return facts(answer)
 
 
 def facts(answer: ModelInfo) -> TeiInfo:

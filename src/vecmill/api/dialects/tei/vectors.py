@@ -54,30 +54,30 @@ def similarity(body: TeiSimilarityBody, _: Headers) -> Request:
     return Request(model=body.model, inputs=texts(sentences), options=wishes)
 
 
-def render_embed(body: TeiEmbedBody, result: Result) -> bytes:
+def render_embed(body: TeiEmbedBody, result: Result) -> object:
     """A list of vectors, also for one text; beside their tokens where those are asked for."""
     rows = [as_numbers(row) for row in result.rows]
     if body.return_tokens:
-        return msgspec.json.encode({"embeddings": rows, "num_tokens": sum(result.tokens)})
-    return msgspec.json.encode(rows)
+        return {"embeddings": rows, "num_tokens": sum(result.tokens)}
+    return rows
 
 
-def render_all(_: object, result: Result) -> bytes:
+def render_all(_: object, result: Result) -> list[msgspec.Raw]:
     """For each text a list of vectors."""
-    return msgspec.json.encode([as_numbers(tokens) for tokens in result.multi])
+    return [as_numbers(tokens) for tokens in result.multi]
 
 
-def render_sparse(_: object, result: Result) -> bytes:
+def render_sparse(_: object, result: Result) -> list[list[dict[str, Any]]]:
     """For each text its entries, by index."""
     pairs = [zip(one.indices.tolist(), map(_number, one.values), strict=True) for one in result.sparse]
-    return msgspec.json.encode([[{"index": index, "value": value} for index, value in entries] for entries in pairs])
+    return [[{"index": index, "value": value} for index, value in entries] for entries in pairs]
 
 
-def render_similarity(_: object, result: Result) -> bytes:
+def render_similarity(_: object, result: Result) -> msgspec.Raw:
     """The cosines of the first vector and each of the others."""
     first, others = result.rows[0], result.rows[1:]
     lengths = np.linalg.norm(others, axis=1) * np.linalg.norm(first)
-    return bytes(as_numbers(np.clip(np.sum(others * first, axis=1) / lengths, -1, 1).astype(np.float32)))
+    return as_numbers(np.clip(np.sum(others * first, axis=1) / lengths, -1, 1).astype(np.float32))
 
 
 def _request(body: TeiTokensBody, output: Output, wishes: Options) -> Request:

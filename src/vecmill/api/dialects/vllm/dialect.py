@@ -9,4 +9,5 @@ VLLM = Dialect(
     routes=vectors.ROUTES + scores.ROUTES + tokens.ROUTES,
     render_error=render_error,
     error=VllmError,
+    owns=("/vllm/",),
 )

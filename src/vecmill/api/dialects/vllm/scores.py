@@ -105,13 +105,13 @@ def parse_score(body: VllmScoreBody, _: Headers) -> ByTask:
     return _compared(body.model, firsts, seconds, wishes)
 
 
-def render_score(body: VllmScoreBody, result: Result) -> bytes:
+def render_score(body: VllmScoreBody, result: Result) -> VllmScoreAnswer:
     """The scores in order."""
     firsts, _ = _sides(body)
     data = [
         VllmScore(number, score) for number, score in enumerate(shortest(_scored(result, len(firsts)).scores[:, 0]))
     ]
-    return msgspec.json.encode(VllmScoreAnswer(data=data, **common("score", result)))
+    return VllmScoreAnswer(data=data, **common("score", result))
 
 
 def parse_rerank(body: VllmRerankBody, _: Headers) -> ByTask:
@@ -134,14 +134,14 @@ def parse_rerank(body: VllmRerankBody, _: Headers) -> ByTask:
     return _compared(body.model, [body.query], documents, wishes)
 
 
-def render_rerank(body: VllmRerankBody, result: Result) -> bytes:
+def render_rerank(body: VllmRerankBody, result: Result) -> VllmRerankAnswer:
     """The documents by their scores, the best first."""
     given = texts_of(body.documents, "documents")
     rows = [
         VllmRank(place, {"text": given[place]}, score)
         for place, score in ranked(_scored(result, 1), body.top_n or None)
     ]
-    return msgspec.json.encode(VllmRerankAnswer(results=rows, **common("rerank", result)))
+    return VllmRerankAnswer(results=rows, **common("rerank", result))
 
 
 def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
@@ -153,13 +153,13 @@ def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
     return asked(body, ("scores",), raw_scores=body.use_activation is False)
 
 
-def render_classify(_: object, result: Result) -> bytes:
+def render_classify(_: object, result: Result) -> VllmClassifyAnswer:
     """The best label of each input."""
     rows = [
         VllmLabel(number, result.labels[int(np.argmax(scores))], shortest(scores), len(scores))
         for number, scores in enumerate(result.scores)
     ]
-    return msgspec.json.encode(VllmClassifyAnswer(data=rows, **common("classify", result)))
+    return VllmClassifyAnswer(data=rows, **common("classify", result))
 
 
 def _sides(body: VllmScoreBody) -> tuple[list[str], list[str]]:

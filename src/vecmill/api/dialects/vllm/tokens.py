@@ -42,11 +42,11 @@ def parse_tokenize(body: VllmTokenizeBody, _: Headers) -> TokenizeRequest:
     return TokenizeRequest(model=body.model, texts=[body.prompt], special=body.add_special_tokens is not False)
 
 
-def render_tokenize(body: VllmTokenizeBody, answer: Tokenized) -> bytes:
+def render_tokenize(body: VllmTokenizeBody, answer: Tokenized) -> VllmTokens:
     """How many, at most how many, and which."""
     (pieces,) = answer.pieces
     strings = [piece.token for piece in pieces] if body.return_token_strs else None
-    return msgspec.json.encode(VllmTokens(len(pieces), answer.max_tokens, [piece.id for piece in pieces], strings))
+    return VllmTokens(len(pieces), answer.max_tokens, [piece.id for piece in pieces], strings)
 
 
 def parse_detokenize(body: VllmDetokenizeBody, _: Headers) -> DetokenizeRequest:
@@ -54,9 +54,9 @@ def parse_detokenize(body: VllmDetokenizeBody, _: Headers) -> DetokenizeRequest:
     return DetokenizeRequest(model=body.model, arrays=[body.tokens], skip_special=False)
 
 
-def render_detokenize(_: object, answer: Detokenized) -> bytes:
+def render_detokenize(_: object, answer: Detokenized) -> VllmPrompt:
     """The text."""
-    return msgspec.json.encode(VllmPrompt(answer.texts[0]))
+    return VllmPrompt(answer.texts[0])
 
 
 def is_prompt(keys: Keys, _: Headers) -> bool:

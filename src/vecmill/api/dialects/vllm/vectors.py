@@ -80,12 +80,12 @@ def parse_embeddings(body: VllmEmbeddingsBody, _: Headers) -> Request:
     return _request(body, ("dense",))
 
 
-def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> bytes:
+def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> VllmEmbeddingsAnswer | bytes:
     """The vectors, each encoded as asked."""
     if _is_binary(body):
         return _joined(body, result)
     data = [VllmEmbedding(number, row) for number, row in enumerate(_encoded(body, list(result.rows)))]
-    return msgspec.json.encode(VllmEmbeddingsAnswer(data=data, **common("embd", result)))
+    return VllmEmbeddingsAnswer(data=data, **common("embd", result))
 
 
 def parse_pooling(body: VllmPoolingBody, _: Headers) -> Request:
@@ -97,7 +97,7 @@ def parse_pooling(body: VllmPoolingBody, _: Headers) -> Request:
     return _request(body, OUTPUTS[body.task])
 
 
-def render_pooling(body: VllmPoolingBody, result: Result) -> bytes:
+def render_pooling(body: VllmPoolingBody, result: Result) -> VllmPoolingAnswer | bytes:
     """What the model gives; a sparse vector as its entries."""
     if _is_binary(body):
         return _joined(body, result)
@@ -109,7 +109,7 @@ def render_pooling(body: VllmPoolingBody, result: Result) -> bytes:
     else:
         pooled = list(_encoded(body, _values(result)))
     data = [VllmPooled(number, row) for number, row in enumerate(pooled)]
-    return msgspec.json.encode(VllmPoolingAnswer(data=data, **common("pool", result)))
+    return VllmPoolingAnswer(data=data, **common("pool", result))
 
 
 def headers_of_embeddings(body: VllmEmbeddingsBody, result: Result) -> dict[str, str]:
