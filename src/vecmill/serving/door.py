@@ -52,7 +52,8 @@ class Door(Generic[OwnerT]):
     def waiting_s(self) -> float:
         """Predicted seconds until all is done that waits and runs."""
         now = self._clock()
-        return self._seconds(self._queue.waiting_cost + sum(one.left_s(now) for one in self._hands()))
+        runs_s = sum(one.left_s(now) for one in self._hands())  # at the machine's pace already
+        return self._seconds(self._queue.waiting_cost) + runs_s / max(1, self._lanes())
 
     @property
     def crowded(self) -> bool:
