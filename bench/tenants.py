@@ -54,7 +54,10 @@ def run(server: Served, clients: dict[str, tuple[int, str]]) -> dict[str, list[f
     begin = time.perf_counter() + WARM_UP_S
     end = begin + SECONDS
     at_once([threading.Thread(target=loop, args=(*one, end)) for one in work], kinds)
-    return {key: [stop - start for _, start, stop in kind.done if begin <= start and stop <= end] for key, kind in kinds.items()}
+    return {
+        key: [stop - start for _, start, stop in kind.done if begin <= start and stop <= end]
+        for key, kind in kinds.items()
+    }
 
 
 def place(seconds: list[float], part: float) -> float:

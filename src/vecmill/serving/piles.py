@@ -2,17 +2,16 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 OwnerT = TypeVar("OwnerT")
 
 
-@dataclass(slots=True, eq=False)
-class Item(Generic[OwnerT]):
+class Item(msgspec.Struct, Generic[OwnerT], eq=False):
     """One input in the queue.
 
     Attributes:
@@ -42,13 +41,18 @@ def tokens_of(items: Sequence[Item[Any]]) -> int:
     return sum([len(item.ids) for item in items])
 
 
-def leading(pile: Pile, tokens: float, *, least: bool) -> Pile:
-    """What comes next of a pile, in order, of no more than so many tokens, though at least one item; taken from it."""
+def leading(pile: Pile, most: float, *, least: bool) -> tuple[Pile, int]:
+    """What comes next of a pile, in order, of so many tokens at most, or one item at least; taken from it.
+
+    Returns:
+        The items, and their tokens.
+    """
     part: Pile = []
-    while pile and (len(pile[-1].ids) <= tokens or (least and not part)):
+    tokens = 0
+    while pile and (tokens + (more := len(pile[-1].ids)) <= most or (least and not part)):
         part.append(pile.pop())
-        tokens -= len(part[-1].ids)
-    return part
+        tokens += more
+    return part, tokens
 
 
 def filled(line: deque[Pile]) -> Iterator[Pile]:

@@ -62,7 +62,7 @@ class Scheduler(Generic[OwnerT]):
         room: Rows of a length whose tokens a micro-batch has at most, where that is fewer; None is no such bound.
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
-        knee: The same where none is of a long request; None is `room`.
+        knee: The same where none is of a long request; None is no more.
         patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
     Attributes:
@@ -82,7 +82,7 @@ class Scheduler(Generic[OwnerT]):
     ) -> None:
         self.batch_tokens = batch_tokens
         self._most = room
-        self._knee = knee or room
+        self._knee = knee
         self._patience = patience
         self._price = price or float
         self._alike = alike or int
@@ -121,7 +121,7 @@ class Scheduler(Generic[OwnerT]):
         for length, pile in owner.piles.items():
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(length, pile)
+            self._count(length, len(pile), tokens_of(pile))
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
@@ -135,7 +135,7 @@ class Scheduler(Generic[OwnerT]):
             pile.append(item)
             owner.order.append(item)
             self._lines[length].appendleft(pile)
-            self._count(length, (item,))
+            self._count(length, 1, len(item.ids))
             if owner.tenant is not None:
                 owner.tenant.lines[length].appendleft(pile)
                 if not owner.queued:
@@ -157,19 +157,19 @@ class Scheduler(Generic[OwnerT]):
         if owner.queued * own * token_s > most:
             return []
         most /= token_s
-        room, knee = (min(rows * own, most) for rows in (self.room(own), self._bounded(self._knee, own)))
+        room = min(self.room(own) * own, most)
+        knee = max(room, min(self._bounded(self._knee, own) * own, most)) if self._knee is not None else room
         length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
-            whole = len(pile) == pile[-1].owner.queued and len(pile) <= room and tokens_of(pile) <= room
-            part = leading(pile, (max(room, knee) if whole else room) - tokens, least=not batch)
+            whole = knee > room and len(pile) == pile[-1].owner.queued and tokens_of(pile) <= room
+            part, size = leading(pile, (knee if whole else room) - tokens, least=not batch)
             if part:
                 batch += part
-                size = tokens_of(part)
                 tokens += size
                 self._serve(part, length, size * token_s)
             if pile:
                 break
-        self._count(length, batch, -1)
+        self._count(length, -len(batch), -tokens)
         tidy(self._lines, length)
         return batch
 
@@ -194,7 +194,7 @@ class Scheduler(Generic[OwnerT]):
         piles, owner.piles = owner.piles, defaultdict(list)
         self._leave(owner, owner.tenant)
         for length, pile in piles.items():
-            self._count(length, pile, -1)
+            self._count(length, -len(pile), -tokens_of(pile))
             for item in pile:
                 item.taken = True
             pile.clear()
@@ -249,10 +249,9 @@ class Scheduler(Generic[OwnerT]):
         self._turns.charge(tenant, cost)
         tidy(tenant.lines, length)
 
-    def _count(self, length: int, items: Sequence[Item[Any]], sign: int = 1) -> None:
-        """Items of about a length come or go."""
-        tokens = sign * tokens_of(items)
-        self.waiting_items += sign * len(items)
+    def _count(self, length: int, items: int, tokens: int) -> None:
+        """So many items of about a length come, or go where they are less than none."""
+        self.waiting_items += items
         self.waiting_tokens += tokens
         cost = self.waiting_cost + tokens * self._price(length) / length
         self.waiting_cost = cost if self.waiting_items and cost > 0.0 else 0.0  # prices change while items wait
