@@ -100,6 +100,13 @@ def voyage_embed(url: str, model: str, texts: list[str]) -> Any:
     return client.embed(texts, model=model, input_type="document").embeddings
 
 
+def voyage_embed_chunks(url: str, model: str, texts: list[str]) -> Any:
+    """Each text is the only chunk of its document."""
+    client = voyageai.Client(KEY, base_url=f"{url}/v1", max_retries=3)
+    documents = client.contextualized_embed([[text] for text in texts], model=model, input_type="document").results
+    return [vector for document in documents for vector in document.embeddings]
+
+
 def voyage_rank(url: str, query: str, texts: list[str]) -> Any:
     answer = voyageai.Client(KEY, base_url=f"{url}/v1", max_retries=1).rerank(query, texts, model="tiny")
     return [(one.index, one.relevance_score) for one in answer.results]
@@ -183,6 +190,12 @@ ROWS = [
     Client(
         name="voyageai.Client",
         embed=voyage_embed,
+        unknown=voyageai.error.APIError,
+        empty=voyageai.error.InvalidRequestError,
+    ),
+    Client(
+        name="voyageai.Client, contextualized_embed",
+        embed=voyage_embed_chunks,
         unknown=voyageai.error.APIError,
         empty=voyageai.error.InvalidRequestError,
     ),

@@ -1,5 +1,6 @@
 """Several processes on one port: each answers, a lost one is replaced, and all of them end together."""
 
+import os
 import re
 import signal
 import socket
@@ -226,3 +227,53 @@ def test_grpc_is_on_one_port(tiny_folder: Path) -> None:
                 response_deserializer=pb.InfoResponse.FromString,
             )
             assert info(pb.InfoRequest()).model_id == "tiny"
+
+
+MORTAL = """
+import os
+from pathlib import Path
+
+from vecmill.engine.onnx import OnnxEngine
+
+
+class Mortal(OnnxEngine):
+    def __init__(self, *arguments, **options):
+        alive()
+        super().__init__(*arguments, **options)
+
+    def compute(self, batch, outputs):
+        alive()
+        return super().compute(batch, outputs)
+
+
+def alive():
+    if Path(__file__).with_name(str(os.getpid())).exists():
+        raise SystemExit("this process is to have no engine any more")
+"""
+
+STARTED = """
+from vecmill.engine.base import ENGINES
+
+ENGINES["onnx"] = "mortal:Mortal"
+"""
+"""What Python runs before anything else, in each process that finds it."""
+
+
+def test_a_worker_whose_model_is_broken_is_replaced(tiny_folder: Path, tmp_path: Path) -> None:
+    """A worker that has lost its engine for good leaves its place to another, without a signal from anybody."""
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    (tmp_path / "sitecustomize.py").write_text(STARTED)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with running(tiny_folder, *TWO, PYTHONPATH=path, limit_s=120) as server:
+        lost, kept = children(server)
+        (tmp_path / str(lost)).touch()
+        outcomes = set()
+        while lost in children(server):
+            outcomes.add(httpx.post(f"{server.url}/v1/embeddings", json={"input": "hello"}, timeout=60).status_code)
+        assert outcomes <= {200, 500, 503}
+        assert "tiny does not answer any more" in server.told("another starts in 0 s")
+        assert soon(lambda: number(server, "vecmill_workers_ready") == 2)
+        assert kept in children(server)
+        for _ in range(20):
+            assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "again"}).is_success
+        assert number(server, "vecmill_workers_lost_total") == 1

@@ -79,7 +79,7 @@ class Probes:
 
     async def live(self, _: Request) -> Response:
         """503 once an engine has died."""
-        live = "broken" not in self._registry.states.values()
+        live = not self._registry.broken
         return _json(Live(live), 200 if live else 503)
 
     async def ready(self, _: Request) -> Response:

@@ -19,6 +19,9 @@ from vecmill.engine.base import usable_cpus
 from vecmill.errors import StartError
 from vecmill.serving.registry import Registry, names
 
+LOOK_S = 0.5
+"""How often a worker looks whether a model of its own is broken."""
+
 
 class Shared(Metrics):
     """Metrics of a worker: the page is everyone's."""
@@ -49,6 +52,7 @@ class Worker:
         threads = settings.threads or max(1, usable_cpus() // settings.workers)
         self._channel = channel
         self._alone = start.alone
+        self._broken = False
         self._registry = Registry(names(start.references))
         self._registry.held = not start.begun
         self._metrics = Shared(self._registry)
@@ -64,9 +68,21 @@ class Worker:
             StartError: As `vecmill.api.server.serve`.
         """
         self._hearing = asyncio.create_task(self._hear())
+        looking = asyncio.create_task(self._look())
         finished = await self._serving.run(listener, quiet=not self._alone)
+        looking.cancel()
         await self._say("last", self._metrics.text().decode())
-        return finished
+        return finished and not self._broken
+
+    async def _look(self) -> None:
+        """Make room for another worker when a model is broken: a new process may well load it."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if broken := self._registry.broken:
+                self._broken = True
+                await self._say("failed", f"{', '.join(broken)} does not answer any more")
+                await self._serving.leave()
+                return
 
     async def _hear(self) -> None:
         """Answer the parent; without one, drain as after a signal."""

@@ -75,6 +75,11 @@ class Registry:
         """Name to "loading", "ready", "replacing" (its engine was lost, another is on its way) or "broken"."""
         return {name: _state(model) for name, model in self._models.items()}
 
+    @property
+    def broken(self) -> list[str]:
+        """Names of models that won't answer any more."""
+        return [name for name, state in self.states.items() if state == "broken"]
+
     def add(self, model: ServedModel) -> None:
         """A model is loaded."""
         self._models[model.name] = model
