@@ -1,5 +1,6 @@
 """What is asked on GET: the models, whether the server lives and is ready, metrics, documentation."""
 
+import time
 from importlib.resources import files
 from typing import Literal
 
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from vecmill.api.callers import Callers
 from vecmill.api.dialect import Dialect
 from vecmill.api.metrics import Metrics
 from vecmill.api.openapi import Page, document
@@ -62,10 +64,11 @@ class ModelList(msgspec.Struct):
 
 
 class Health(msgspec.Struct):
-    """Whether the process can do its work."""
+    """Whether the process can do its work; `unix` is its clock, which Infinity's clients read."""
 
     status: Literal["ok", "broken"]
     models: dict[str, str]
+    unix: float
 
 
 class Readiness(msgspec.Struct):
@@ -80,12 +83,14 @@ class Admin:
 
     Args:
         registry: The models.
+        callers: Who may see the models.
         metrics: What /metrics shows.
         dialects: What the OpenAPI document describes.
     """
 
-    def __init__(self, registry: Registry, metrics: Metrics, dialects: tuple[Dialect, ...]) -> None:
+    def __init__(self, registry: Registry, callers: Callers, metrics: Metrics, dialects: tuple[Dialect, ...]) -> None:
         self._registry = registry
+        self._callers = callers
         self._metrics = metrics
         self._dialects = dialects
 
@@ -107,20 +112,25 @@ class Admin:
         }
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in rows.items()]
 
-    async def models(self, _: Request) -> Response:
-        """List the loaded models."""
-        return _json(ModelList([_card(describe(model)) for model in self._registry]))
+    async def models(self, request: Request) -> Response:
+        """List the loaded models; tools find out here whether their key is good."""
+        return _json(ModelList(self._cards(request)))
 
-    async def models_as_infinity(self, _: Request) -> Response:
+    async def models_as_infinity(self, request: Request) -> Response:
         """The same under Infinity's name, because its client takes no other."""
-        cards = [_card(describe(model)) for model in self._registry]
+        cards = self._cards(request)
         for card in cards:
             card.owned_by = "infinity"
         return _json(ModelList(cards))
 
     async def model(self, request: Request) -> Response:
         """Describe one model; ids hold slashes."""
+        self._callers(request.headers)
         return _json(_card(describe(self._registry.get(request.path_params["name"]))))
+
+    def _cards(self, request: Request) -> list[ModelCard]:
+        self._callers(request.headers)
+        return [_card(describe(model)) for model in self._registry]
 
     async def alive(self, _: Request) -> Response:
         """A line, for clients that look whether anyone is there."""
@@ -129,8 +139,8 @@ class Admin:
     async def health(self, _: Request) -> Response:
         """503 once an engine has died, for a liveness probe."""
         states = self._registry.states
-        broken = "broken" in states.values()
-        return _json(Health("broken" if broken else "ok", states), 503 if broken else 200)
+        broken = bool(self._registry.broken)
+        return _json(Health("broken" if broken else "ok", states, time.time()), 503 if broken else 200)
 
     async def ready(self, _: Request) -> Response:
         """503 until every model has made a real embedding, and while the server drains."""

@@ -78,7 +78,7 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[
             *Probes(registry, settings.health_route).routes(),
-            *Admin(registry, metrics, DIALECTS).routes(),
+            *Admin(registry, callers, metrics, DIALECTS).routes(),
             *routes,
         ],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
