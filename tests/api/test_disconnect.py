@@ -104,3 +104,17 @@ async def test_a_caller_who_leaves_while_sending(serve: Serve, fake: FakeEngine,
     await caller.ask(app_of(serve(fake), events))
     assert caller.sent[0]["status"] == 499
     assert fake.batches == []
+
+
+async def test_a_large_answer_goes_out_in_pieces(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """Its length is told first; then it is sent piece by piece, and together they are the answer."""
+    model = serve(fake, max_inputs=10_000)
+    caller = Caller(body({"input": ["the cat"] * 10_000}))
+    await caller.ask(app_of(model, events))
+    start, *pieces = caller.sent
+    assert start["status"] == 200
+    assert len(pieces) > 1
+    assert [piece.get("more_body", False) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+    content = b"".join(piece["body"] for piece in pieces)
+    assert dict(start["headers"])[b"content-length"] == str(len(content)).encode()
+    assert [one["index"] for one in json.loads(content)["data"]] == list(range(10_000))
