@@ -35,7 +35,7 @@ def test_every_setting_is_documented(name: str) -> None:
     default = getattr(Settings(), name)
     assert f"`--{name.replace('_', '-')}`" in row
     assert f"`VECMILL_{name.upper()}`" in row
-    assert f"`{default}`" in row or default in {None, ""}
+    assert f"`{default}`" in row or default in {None, "", ()}
 
 
 def test_every_architecture_is_documented() -> None:

@@ -14,11 +14,12 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token
 from cyclopts.config import Dict, Env
 
 from vecmill import __version__
-from vecmill.config import DEFAULT_MODEL, PLATFORM_VARIABLES, FetchSettings, Settings
+from vecmill.config import DEFAULT_MODEL, OTHER_FLAGS, OTHER_VARIABLES, FetchSettings, Settings
 from vecmill.errors import BadSettings, StartError
 
 PREFIX = "VECMILL_"
-OTHER_VARIABLES = {"CONFIG", "MODELS"}
+NO_SETTINGS = {"CONFIG", "MODELS"}
+"""Variables of ours that are none."""
 
 environment = Env(PREFIX, command=False)
 app = App(name="vecmill", version=__version__, help="Embedding inference server.", config=environment)
@@ -134,14 +135,20 @@ def run(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)
         config: A TOML file of settings, by the names of the flags. Flags and environment variables win over it.
     """
     check_environment(os.environ)
-    given = {name: os.environ[variable] for variable, name in PLATFORM_VARIABLES.items() if os.environ.get(variable)}
+    given = {name: os.environ[variable] for variable, name in OTHER_VARIABLES.items() if os.environ.get(variable)}
     app.config = [environment, _settings(given, "environment")]
     if config is not None:
         settings = read_file(config)
         models = FileModels(settings.pop("models", []), str(config))
         app.config = [*app.config, models, _settings(settings, str(config))]
-    result = app(tokens, result_action="return_value", exit_on_error=False, print_error=False)
+    result = app(list(map(_our_flag, tokens)), result_action="return_value", exit_on_error=False, print_error=False)
     return int(result or 0)
+
+
+def _our_flag(token: str) -> str:
+    """A flag of another server as the one that it is here; everything else as it is."""
+    name, equals, value = token.partition("=")
+    return OTHER_FLAGS.get(name, name) + equals + value
 
 
 def _settings(values: dict[str, Any], source: str) -> Dict:
@@ -192,7 +199,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
     Raises:
         BadSettings: With the nearest name.
     """
-    known = {field.name.upper() for field in fields(Settings)} | OTHER_VARIABLES
+    known = {field.name.upper() for field in fields(Settings)} | NO_SETTINGS
     for name in sorted(environment):
         if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
             raise BadSettings(_no_setting(name, known, PREFIX))

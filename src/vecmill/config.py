@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -18,9 +20,12 @@ LEAST = {
     "kept_weights_mb": 0,
     "batch_time_ms": 0.1,
     "batch_tokens": 1,
+    "batch_inputs": 0,
+    "batch_wait_us": 0,
     "max_wait_s": 0.001,
     "stall_timeout_s": 0.0,
     "max_queue_tokens": 1,
+    "max_queue_inputs": 0,
     "max_inputs": 1,
     "result_cache_mb": 0,
     "result_cache_ttl_s": 0.0,
@@ -44,12 +49,37 @@ DEVICES = r"auto|cpu|mps|cuda(:\d+)?"
 HOSTS = ("auto", "cpu")
 """Names of devices that every engine can do with."""
 
-PLATFORM_VARIABLES = {
+OTHER_FLAGS = {
+    "--max-batch-tokens": "--batch-tokens",
+    "--max-batch-requests": "--batch-inputs",
+    "--max-client-batch-size": "--max-inputs",
+    "--max-concurrent-requests": "--max-queue-inputs",
+    "--payload-limit": "--max-body-bytes",
+    "--cors-allow-origin": "--cors-origin",
+    "--hostname": "--host",
+    "--batch-size": "--batch-inputs",
+}
+"""Flags of Text Embeddings Inference, and in the end of Infinity, and the flags that they are here."""
+
+OTHER_VARIABLES = {
     "AIP_HTTP_PORT": "port",
     "AIP_HEALTH_ROUTE": "health_route",
     "AIP_PREDICT_ROUTE": "predict_route",
+    "MAX_BATCH_TOKENS": "batch_tokens",
+    "MAX_BATCH_REQUESTS": "batch_inputs",
+    "MAX_CLIENT_BATCH_SIZE": "max_inputs",
+    "MAX_CONCURRENT_REQUESTS": "max_queue_inputs",
+    "PAYLOAD_LIMIT": "max_body_bytes",
+    "CORS_ALLOW_ORIGIN": "cors_origin",
+    "INFINITY_BATCH_SIZE": "batch_inputs",
+    "INFINITY_MAX_CLIENT_BATCH_SIZE": "max_inputs",
+    "INFINITY_QUEUE_SIZE": "max_queue_inputs",
 }
-"""Variables that Vertex AI gives its containers, and the settings that they are; our own variables win over them."""
+"""Variables of Vertex AI's containers, Text Embeddings Inference and Infinity, and the settings that they are; our own
+variables win over them."""
+
+ORIGIN = r"\*|https?://[^/?#\s]+"
+"""Where a page comes from, as browsers say it, or anywhere."""
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -100,7 +130,11 @@ class Settings(FetchSettings):
         batch_time_ms: Longest time that a micro-batch should take, where one that takes so long is worth its overhead;
             measured when the model is loaded. Longer makes a query wait longer behind bulk work.
         batch_tokens: Most tokens of a micro-batch, however fast they would be.
+        batch_inputs: Most inputs of a micro-batch; 0 leaves it to tokens and time.
+        batch_wait_us: Microseconds that inputs which are less than a batch wait for others to fill it. Requests that
+            are there at once share batches without it, and a lone one is slower by as much.
         max_queue_tokens: Most tokens that may wait for a model; beyond it requests get 429 with a Retry-After.
+        max_queue_inputs: Most inputs that may wait for a model; beyond it as with tokens. 0 leaves it to them.
         max_wait_s: Longest predicted time until all is done that waits and runs, with a new request's own work; what is
             beyond it gets 429 with a Retry-After, unless nothing waits.
         stall_timeout_s: Seconds after which a batch that has not come back, and should have long ago, counts as
@@ -119,6 +153,8 @@ class Settings(FetchSettings):
             Better given in the environment: command lines are for all to see.
         tenants: A TOML file with a table for each tenant: its `keys`, and its `weight` (1 unless given), by which it
             shares each model with the others. Its keys are accepted besides `api_key`.
+        cors_origin: Origins of pages whose scripts may ask from a browser, as https://app.example.com; * is any.
+            Without one no browser shows an answer to a page from elsewhere.
         request_timeout_s: Seconds after which a request that is not done is given up and answered with 504; 0 waits as
             long as the client does. A request's x-request-timeout header can only shorten it.
         token_ids: How arrays of token ids are read: by evidence (auto), as the model's own (native), as OpenAI's
@@ -144,7 +180,10 @@ class Settings(FetchSettings):
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto"
     batch_time_ms: float = 25.0
     batch_tokens: int = 8192
+    batch_inputs: int = 0
+    batch_wait_us: int = 0
     max_queue_tokens: int = 2_000_000
+    max_queue_inputs: int = 0
     max_wait_s: float = 300.0
     stall_timeout_s: float = 60.0
     result_cache_mb: int = 32
@@ -156,6 +195,7 @@ class Settings(FetchSettings):
     max_body_bytes: int = 32 * 1024 * 1024
     api_key: str = field(default="", repr=False)
     tenants: Path | None = None
+    cors_origin: tuple[str, ...] = ()
     request_timeout_s: float = 0.0
     token_ids: Literal["auto", "native", "cl100k_base", "reject"] = "auto"
     drain_notice_s: float = 0.0
@@ -170,24 +210,31 @@ class Settings(FetchSettings):
         Raises:
             BadSettings: Naming the setting, its value and what is allowed.
         """
+        if complaint := next(chain(self._wrong_numbers(), self._wrong_words()), None):
+            raise BadSettings(complaint)
+
+    def _wrong_numbers(self) -> Iterator[str]:
         for name, least in LEAST.items():
             value = getattr(self, name)
             if value is None:
                 continue
             if not math.isfinite(value):
-                raise BadSettings(f"{name} is {value}; a finite number is needed")
-            if value < least:
-                raise BadSettings(f"{name} is {value}; the least is {least}")
+                yield f"{name} is {value}; a finite number is needed"
+            elif value < least:
+                yield f"{name} is {value}; the least is {least}"
+
+    def _wrong_words(self) -> Iterator[str]:
         for name in ("health_route", "predict_route"):
             route = getattr(self, name)
             if route and (not route.startswith("/") or set(route) & set("{}?#")):
-                raise BadSettings(f"{name} is {route!r}; a path is needed, as /predict")
+                yield f"{name} is {route!r}; a path is needed, as /predict"
+        for origin in self.cors_origin:
+            if not re.fullmatch(ORIGIN, origin):
+                yield f"cors_origin is {origin!r}; an origin is needed, as https://app.example.com, or *"
         if "://" in self.result_store and not self.result_store.startswith(("redis://", "rediss://")):
             scheme = self.result_store.split("://")[0]
-            raise BadSettings(f"result_store begins with {scheme}://; allowed are a folder, redis:// and rediss://")
+            yield f"result_store begins with {scheme}://; allowed are a folder, redis:// and rediss://"
         if not re.fullmatch(DEVICES, self.device):
-            raise BadSettings(f"device is {self.device!r}; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps")
+            yield f"device is {self.device!r}; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps"
         if self.device not in HOSTS and self.engine not in {"auto", "torch"}:
-            raise BadSettings(
-                f"device is {self.device!r}; the {self.engine} engine computes on the CPU, torch elsewhere"
-            )
+            yield f"device is {self.device!r}; the {self.engine} engine computes on the CPU, torch elsewhere"

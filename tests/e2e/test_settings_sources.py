@@ -98,6 +98,39 @@ def test_a_platforms_variables_are_settings(
     assert complaint(["serve", "--config", str(file), *flags], variables) == line
 
 
+@pytest.mark.parametrize(
+    ("variables", "flags", "line"),
+    [
+        ({}, ["--max-batch-tokens", "0"], "batch_tokens is 0; the least is 1"),
+        ({}, ["--max-client-batch-size=0"], "max_inputs is 0; the least is 1"),
+        ({}, ["--batch-size", "-1"], "batch_inputs is -1; the least is 0"),
+        ({}, ["--max-batch-requests", "-1"], "batch_inputs is -1; the least is 0"),
+        ({}, ["--max-concurrent-requests", "-1"], "max_queue_inputs is -1; the least is 0"),
+        ({}, ["--payload-limit", "1"], "max_body_bytes is 1; the least is 1024"),
+        (
+            {},
+            ["--cors-allow-origin", "*", "--cors-allow-origin", "here"],
+            "cors_origin is 'here'; an origin is needed, as https://app.example.com, or *",
+        ),
+        ({"MAX_BATCH_TOKENS": "0"}, [], "batch_tokens is 0; the least is 1"),
+        ({"MAX_BATCH_TOKENS": "0", "VECMILL_BATCH_TOKENS": "-3"}, [], "batch_tokens is -3; the least is 1"),
+        ({"INFINITY_BATCH_SIZE": "-1"}, [], "batch_inputs is -1; the least is 0"),
+        ({"INFINITY_QUEUE_SIZE": "-1"}, [], "max_queue_inputs is -1; the least is 0"),
+        ({"INFINITY_MAX_CLIENT_BATCH_SIZE": "0"}, [], "max_inputs is 0; the least is 1"),
+        (
+            {"CORS_ALLOW_ORIGIN": "here"},
+            [],
+            "cors_origin is 'here'; an origin is needed, as https://app.example.com, or *",
+        ),
+    ],
+)
+def test_other_servers_names_are_settings(
+    complaint: Complaint, variables: dict[str, str], flags: list[str], line: str
+) -> None:
+    """What Text Embeddings Inference and Infinity call a limit, as a flag or a variable, is that limit here."""
+    assert complaint(["serve", *flags], variables) == line
+
+
 def test_a_platforms_variables_do_not_disturb(complaint: Complaint) -> None:
     """A command that does not know the setting takes no notice."""
     assert complaint(["pull", "./m"], {"AIP_HTTP_PORT": "8080"}) == "no folder ./m"

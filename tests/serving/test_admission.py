@@ -54,6 +54,16 @@ def test_room_by_time() -> None:
     assert 0.7 <= refused(door, Applicant(10, 0.5, 1), ahead(2.2)) <= 0.7 * LATE
 
 
+def test_room_by_inputs() -> None:
+    """So many inputs may wait, of whatever length; who is one too many comes back when they have gone."""
+    limits = Limits(batch_tokens=8, max_queue_tokens=10**9, max_queue_inputs=10, max_wait_s=100.0)
+    door, there = Admission(limits, CLOCK), Ahead(100, 8.0, 8.0, inputs=8)
+    door.admit(Applicant(1, 0.1, 1, inputs=2), there)
+    with pytest.raises(Overloaded, match="8 inputs wait and 3 more would pass the limit of 10") as error:
+        door.admit(Applicant(1, 0.1, 2, inputs=3), there)
+    assert 1.0 <= error.value.retry_after_s <= LATE
+
+
 def test_what_runs_counts() -> None:
     """What runs is ahead of a request as what waits is."""
     assert refused(a_door(), Applicant(10, 0.5, 1), ahead(2.5, waiting_s=1.0)) >= 1.0

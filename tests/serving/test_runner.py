@@ -116,6 +116,22 @@ def test_a_request_larger_than_the_queue_runs_when_nothing_waits(runner: Runner)
     assert dense(runner.submit([ids(*[2] * 60)] * 50)).shape == (50, DIMS)
 
 
+def test_inputs_that_are_no_batch_wait_for_others(fake: FakeEngine, events: Events) -> None:
+    """Where that is wished, inputs that come one by one share a batch; a lone one goes when it has waited."""
+    limits = Limits(batch_tokens=64, max_queue_tokens=1000, batch_inputs=4, batch_wait_s=60.0)
+    patient = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=limits, events=events)
+    jobs = [patient.submit([ids(2, number)]) for number in range(3, 7)]
+    assert [len(dense(job)) for job in jobs] == [1] * 4
+    assert fake.batches == [[2, 2, 2, 2]]
+    patient.close()
+    hasty = Limits(batch_tokens=64, max_queue_tokens=1000, batch_wait_s=0.05)
+    other = Runner("fake", Engines(FakeEngine(fake.spec)), widths={"dense": DIMS}, limits=hasty, events=events)
+    began = time.monotonic()
+    assert len(dense(other.submit([ids(2, 3)]))) == 1
+    assert time.monotonic() - began >= 0.05
+    other.close()
+
+
 def test_closing_ends_every_job(fake: FakeEngine, events: Events) -> None:
     """The batch that runs is finished, what still waits fails, and nothing is accepted any more."""
     runner = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=LIMITS, events=events)

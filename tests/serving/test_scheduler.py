@@ -53,6 +53,26 @@ def test_like_lengths_go_together() -> None:
     assert [scheduler.waiting_items, scheduler.waiting_tokens, scheduler.waiting_cost] == [0, 0, 0.0]
 
 
+def test_a_batch_stops_at_so_many_items() -> None:
+    """However short the items are, and whosever, a batch has no more than it may."""
+    scheduler = Scheduler[Owner](1000, alike=lambda _: 8, knee=lambda _: 100, batch_inputs=4)
+    scheduler.add(Owner(), rows(1, 2, 3, 4, 5, 6))
+    for _ in range(3):
+        scheduler.add(Owner(), rows(1))
+    assert [len(batch) for batch in drain(scheduler)] == [4, 4, 1]
+
+
+def test_when_what_waits_is_a_batch() -> None:
+    """So many tokens or items are one, or what costs so much."""
+    scheduler = Scheduler[Owner](10, batch_inputs=3)
+    scheduler.add(Owner(), rows(2, 2))
+    assert not scheduler.fills(5.0)
+    assert scheduler.fills(4.0)
+    scheduler.add(Owner(), rows(1))
+    assert scheduler.fills(100.0)
+    assert Scheduler[Owner](10).fills(0.0)
+
+
 def test_small_requests_make_a_larger_batch() -> None:
     """Requests that are whole in a batch may fill it up to the knee; a long one has no more of it than its room."""
     scheduler = Scheduler[Owner](1000, room=lambda _: 3, knee=lambda _: 8)

@@ -1,11 +1,12 @@
 """The ASGI application: the only place that turns settings into objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Mounted
@@ -84,7 +85,16 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
     posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST" and "{" not in path}
-    return Traced(Shortcut(posts, app), events)
+    traced = Traced(Shortcut(posts, app), events)
+    return _shared(traced, settings.cors_origin) if settings.cors_origin else traced
+
+
+def _shared(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The application for pages from these origins too; their scripts may send keys and read every header."""
+    every = ("*",)
+    return CORSMiddleware(
+        app, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=every, expose_headers=every
+    )
 
 
 class Shortcut:

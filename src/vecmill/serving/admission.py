@@ -46,12 +46,18 @@ class Limits:
     Attributes:
         batch_tokens: Most tokens of a micro-batch.
         max_queue_tokens: Most tokens that may wait.
+        max_queue_inputs: Most inputs that may wait.
+        batch_inputs: Most inputs of a micro-batch.
+        batch_wait_s: How long less than a batch waits for more.
         max_wait_s: Longest predicted time until all is done that waits and runs, a new request's own work with it.
         stall_s: Seconds after which a batch may count as stalled; 0 never.
     """
 
     batch_tokens: int
     max_queue_tokens: int
+    max_queue_inputs: float = math.inf
+    batch_inputs: float = math.inf
+    batch_wait_s: float = 0.0
     max_wait_s: float = math.inf
     stall_s: float = 0.0
 
@@ -64,11 +70,13 @@ class Ahead:
         tokens: That wait.
         waiting_s: Predicted seconds of what waits.
         all_s: The same with what runs.
+        inputs: That wait.
     """
 
     tokens: int
     waiting_s: float
     all_s: float
+    inputs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +87,13 @@ class Applicant:
         tokens: Of the request, or about so many.
         takes_s: Predicted seconds of them.
         who: The same when it comes back; None has no place in the line.
+        inputs: Of the request.
     """
 
     tokens: int
     takes_s: float
     who: Hashable = None
+    inputs: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +176,7 @@ class Admission:
         if (place := self._places.get(applicant.who)) is not None:
             first = place.again or self._again <= now
             return place.near and first and self._fits(applicant, ahead)
-        little = max(ahead.all_s / self.limits.max_wait_s, ahead.tokens / self.limits.max_queue_tokens) <= ANYBODY
+        little = max(ahead.all_s / self.limits.max_wait_s, *self._filled(ahead)) <= ANYBODY
         return self._over_s(applicant, ahead, self._return * self._near_s if little else self._line_s) <= 0.0
 
     @property
@@ -177,25 +187,40 @@ class Admission:
     def _fits(self, applicant: Applicant, ahead: Ahead) -> bool:
         """Whether one that comes in time does no harm."""
         in_time = ahead.all_s + applicant.takes_s <= SLACK * self.limits.max_wait_s
-        return in_time and ahead.tokens + applicant.tokens <= self.limits.max_queue_tokens
+        return in_time and self._crowding(applicant, ahead) is None
 
     def _over_s(self, applicant: Applicant, ahead: Ahead, kept_s: float) -> float:
         """Seconds until there is room beside what is kept for others; none or less where there is."""
         over_s = ahead.all_s + kept_s + applicant.takes_s - self.limits.max_wait_s
         if ahead.tokens:
-            excess = ahead.tokens + applicant.tokens - self.limits.max_queue_tokens
-            over_s = max(over_s, excess * ahead.waiting_s / ahead.tokens + kept_s)
+            tokens = ahead.tokens + applicant.tokens - self.limits.max_queue_tokens
+            over_s = max(over_s, tokens * ahead.waiting_s / ahead.tokens + kept_s)
+            if self.limits.max_queue_inputs < math.inf and ahead.inputs:
+                inputs = ahead.inputs + applicant.inputs - self.limits.max_queue_inputs
+                over_s = max(over_s, inputs * ahead.waiting_s / ahead.inputs + kept_s)
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 
     def _why(self, applicant: Applicant, ahead: Ahead, about: str) -> str:
-        if ahead.tokens + applicant.tokens > self.limits.max_queue_tokens:
-            limit = self.limits.max_queue_tokens
-            return f"{ahead.tokens} tokens wait and {about}{applicant.tokens} more would pass the limit of {limit}"
+        if (crowding := self._crowding(applicant, ahead)) is not None:
+            there, more, limit, kind = crowding
+            return f"{there} {kind} wait and {about}{more} more would pass the limit of {limit:g}"
         if ahead.all_s + applicant.takes_s > self.limits.max_wait_s:
             total_s, limit_s = ahead.all_s + applicant.takes_s, self.limits.max_wait_s
             return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
         return "what room there is is kept for those who were told to come back for it"
+
+    def _filled(self, ahead: Ahead) -> tuple[float, float]:
+        """Parts of the queue that are taken, in tokens and in inputs."""
+        return ahead.tokens / self.limits.max_queue_tokens, ahead.inputs / self.limits.max_queue_inputs
+
+    def _crowding(self, applicant: Applicant, ahead: Ahead) -> tuple[int, int, float, str] | None:
+        """What a queue with this request would have too much of: what is there, comes and is allowed."""
+        if ahead.tokens + applicant.tokens > self.limits.max_queue_tokens:
+            return ahead.tokens, applicant.tokens, self.limits.max_queue_tokens, "tokens"
+        if ahead.inputs + applicant.inputs > self.limits.max_queue_inputs:
+            return ahead.inputs, applicant.inputs, self.limits.max_queue_inputs, "inputs"
+        return None
 
     def _enter(self, applicant: Applicant, due: float, *, told: bool = True, again: bool = False) -> None:
         """Keep room for who asks, from a time on."""

@@ -6,9 +6,10 @@ Runners and the simulator have the same one.
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
 from vecmill.serving.admission import Admission, Ahead, Applicant, Limits
+from vecmill.serving.cost import CostModel
 from vecmill.serving.pace import Pace
 from vecmill.serving.piles import Item
 from vecmill.serving.scheduler import OwnerT, Scheduler
@@ -21,12 +22,36 @@ class InHand(Protocol):
         """Predicted seconds until it is done; never less than 0."""
 
 
+def queue_of(
+    limits: Limits, cost: CostModel, lanes: int, alike: Callable[[int], int] | None = None, *, bounded: bool = True
+) -> Scheduler[Any]:
+    """The queue of a model, whose costs are seconds of a lane.
+
+    Args:
+        limits: Of its batches.
+        cost: Of its inputs.
+        lanes: How many work on it.
+        alike: As `Scheduler` has it.
+        bounded: Whether batches are bounded by what they cost, too.
+    """
+    return Scheduler(
+        limits.batch_tokens,
+        cost.room if bounded else None,
+        cost.price,
+        alike,
+        cost.knee if bounded else None,
+        batch_inputs=limits.batch_inputs,
+        patience=limits.max_wait_s * lanes,
+    )
+
+
 class Door(Generic[OwnerT]):
     """Admits to a queue and takes from it. Not thread-safe.
 
     Args:
         queue: Whose costs are seconds of a lane.
         limits: Of the queue.
+        batch_s: What a batch costs for which nothing waits.
         lanes: How many lanes work on it now.
         hands: What they have in hand.
         clock: Seconds.
@@ -36,12 +61,15 @@ class Door(Generic[OwnerT]):
         self,
         queue: Scheduler[OwnerT],
         limits: Limits,
-        *,
+        batch_s: float,
         lanes: Callable[[], int],
         hands: Callable[[], Iterable[InHand]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
+        self._batch_s = batch_s
+        self._batch_wait_s = limits.batch_wait_s
+        self._since = 0.0  # something waits
         self._lanes = lanes
         self._hands = hands
         self._clock = clock
@@ -56,6 +84,13 @@ class Door(Generic[OwnerT]):
         return self._seconds(self._queue.waiting_cost) + runs_s / max(1, self._lanes())
 
     @property
+    def pause_s(self) -> float:
+        """How long what waits has left to wait for more; none or less where it is a batch, or waiting is not wished."""
+        if not self._batch_wait_s or not self._queue.waiting_items or self._queue.fills(self._batch_s):
+            return 0.0
+        return self._since + self._batch_wait_s - self._clock()
+
+    @property
     def crowded(self) -> bool:
         """Whether somebody was refused of late and may come back."""
         return self._admission.crowded
@@ -66,7 +101,10 @@ class Door(Generic[OwnerT]):
         Raises:
             Overloaded: Too much waits already.
         """
-        self._admission.admit(self._asking(lengths, who), self._ahead(), joins=joins)
+        if self._queue.waiting_items or self._admission.crowded:  # else it takes anything
+            self._admission.admit(self._asking(lengths, who), self._ahead(), joins=joins)
+        if self._batch_wait_s and not self._queue.waiting_items:
+            self._since = self._clock()
 
     def is_open(self, lengths: Sequence[int], who: Hashable = None) -> bool:
         """Whether they would be admitted now; nothing comes of asking."""
@@ -84,7 +122,8 @@ class Door(Generic[OwnerT]):
         return self._pace.seconds(work_s, self._lanes())
 
     def _asking(self, lengths: Sequence[int], who: Hashable) -> Applicant:
-        return Applicant(sum(lengths), self._seconds(sum(map(self._queue.cost_of, lengths))), who)
+        return Applicant(sum(lengths), self._seconds(sum(map(self._queue.cost_of, lengths))), who, len(lengths))
 
     def _ahead(self) -> Ahead:
-        return Ahead(self._queue.waiting_tokens, self._seconds(self._queue.waiting_cost), self.waiting_s)
+        queue = self._queue
+        return Ahead(queue.waiting_tokens, self._seconds(queue.waiting_cost), self.waiting_s, queue.waiting_items)

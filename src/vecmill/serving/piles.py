@@ -41,15 +41,15 @@ def tokens_of(items: Sequence[Item[Any]]) -> int:
     return sum([len(item.ids) for item in items])
 
 
-def leading(pile: Pile, most: float, *, least: bool) -> tuple[Pile, int]:
-    """What comes next of a pile, in order, of so many tokens at most, or one item at least; taken from it.
+def leading(pile: Pile, most: float, items: float, *, least: bool) -> tuple[Pile, int]:
+    """What comes next of a pile, in order, of so many tokens and items at most, or one item at least; taken from it.
 
     Returns:
         The items, and their tokens.
     """
     part: Pile = []
     tokens = 0
-    while pile and (tokens + (more := len(pile[-1].ids)) <= most or (least and not part)):
+    while pile and len(part) < items and (tokens + (more := len(pile[-1].ids)) <= most or (least and not part)):
         part.append(pile.pop())
         tokens += more
     return part, tokens

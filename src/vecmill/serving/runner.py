@@ -17,13 +17,12 @@ from vecmill.core import DENSE, Output
 from vecmill.errors import EngineFailed, EngineLost, RequestError, ShuttingDown
 from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
-from vecmill.serving.door import Door
+from vecmill.serving.door import Door, queue_of
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
 from vecmill.serving.piles import Item
-from vecmill.serving.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +62,8 @@ class Runner:
         self._widths = widths
         self._limits = limits
         self.cost = cost or CostModel(batch_s=math.inf)
-        room, knee = (self.cost.room, self.cost.knee) if cost else (None, None)
-        self._queue: Scheduler[Job] = Scheduler(
-            limits.batch_tokens, room, self.cost.price, engines.usual.alike, knee, limits.max_wait_s * engines.lanes
-        )
-        self.door = Door(self._queue, limits, lanes=lambda: self._engines.lanes, hands=lambda: self._lanes)
+        self._queue = queue_of(limits, self.cost, engines.lanes, engines.usual.alike, bounded=cost is not None)
+        self.door = Door(self._queue, limits, self.cost.batch_s, lambda: self._engines.lanes, lambda: self._lanes)
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()
@@ -218,6 +214,9 @@ class Runner:
         with self._lock:
             while self._refusal is None and not work.abandoned:
                 work.use(self._engines)
+                if not work.express and (pause_s := self.door.pause_s) > 0.0:
+                    self._wake.wait(pause_s)
+                    continue
                 work.hold(self.door.take(work.most(self._lanes)), self.cost)
                 if work.items:
                     self._call(0)

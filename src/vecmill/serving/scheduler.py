@@ -63,6 +63,7 @@ class Scheduler(Generic[OwnerT]):
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
         knee: The same where none is of a long request; None is no more.
+        batch_inputs: Most items of a micro-batch.
         patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
     Attributes:
@@ -78,9 +79,12 @@ class Scheduler(Generic[OwnerT]):
         price: Callable[[int], float] | None = None,
         alike: Callable[[int], int] | None = None,
         knee: Callable[[int], int] | None = None,
+        *,
+        batch_inputs: float = math.inf,
         patience: float = math.inf,
     ) -> None:
         self.batch_tokens = batch_tokens
+        self._batch_inputs = batch_inputs
         self._most = room
         self._knee = knee
         self._patience = patience
@@ -162,7 +166,8 @@ class Scheduler(Generic[OwnerT]):
         length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = knee > room and len(pile) == pile[-1].owner.queued and tokens_of(pile) <= room
-            part, size = leading(pile, (knee if whole else room) - tokens, least=not batch)
+            left = self._batch_inputs - len(batch)
+            part, size = leading(pile, (knee if whole else room) - tokens, left, least=not batch)
             if part:
                 batch += part
                 tokens += size
@@ -172,6 +177,11 @@ class Scheduler(Generic[OwnerT]):
         self._count(length, -len(batch), -tokens)
         tidy(self._lines, length)
         return batch
+
+    def fills(self, cost: float) -> bool:
+        """Whether what waits is a batch: of so many tokens or items, or one that costs so much."""
+        items, tokens = self.waiting_items >= self._batch_inputs, self.waiting_tokens >= self.batch_tokens
+        return items or tokens or self.waiting_cost >= cost
 
     def cost_of(self, length: int) -> float:
         """What an input of a length costs, as `waiting_cost` counts it."""
@@ -213,7 +223,7 @@ class Scheduler(Generic[OwnerT]):
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
         length = len(_next(owner).ids)
-        return min(self.room(length), owner.queued) * self._price(length)
+        return min(self.room(length), owner.queued, self._batch_inputs) * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
         owner.tenant = tenant

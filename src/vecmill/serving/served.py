@@ -1,6 +1,7 @@
 """A model under its name: check, tokenize, queue, await, finish. The one path of every transport and of `Embedder`."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +88,9 @@ class ServedModel:
             limits=Limits(
                 batch_tokens=settings.batch_tokens,
                 max_queue_tokens=settings.max_queue_tokens,
+                max_queue_inputs=settings.max_queue_inputs or math.inf,
+                batch_inputs=settings.batch_inputs or math.inf,
+                batch_wait_s=settings.batch_wait_us / 1e6,
                 max_wait_s=settings.max_wait_s,
                 stall_s=settings.stall_timeout_s,
             ),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
-from vecmill.serving.door import Door
+from vecmill.serving.door import Door, queue_of
 from vecmill.serving.job import EXPRESS
 from vecmill.serving.piles import Item
 from vecmill.serving.scheduler import Owner, Scheduler
@@ -141,13 +141,8 @@ class Station:
         self._clock, self._rng = clock, rng
         self._ended, self._ran, self._changed = ended, ran, changed
         self.cost = next(iter(machines.values())).model()
-        self.queue: Scheduler[Request] = Scheduler(
-            limits.batch_tokens,
-            self.cost.room,
-            self.cost.price,
-            knee=self.cost.knee,
-            patience=limits.max_wait_s * sum(machine.lanes for machine in machines.values()),
-        )
+        lanes = sum(machine.lanes for machine in machines.values())
+        self.queue: Scheduler[Request] = queue_of(limits, self.cost, lanes)
         self.lanes = {
             replica: [Lane(replica, machine, express=False) for _ in range(machine.lanes)]
             + [Lane(replica, machine, express=True)] * machine.express
@@ -159,7 +154,7 @@ class Station:
         self._busy: dict[Lane, None] = {}
         self._working = 0
         self._door = Door(
-            self.queue, limits, lanes=lambda: self._working, hands=lambda: self._busy, clock=lambda: clock.now
+            self.queue, limits, self.cost.batch_s, lambda: self._working, lambda: self._busy, clock=lambda: clock.now
         )
 
     @property
