@@ -26,7 +26,10 @@ RESULTS = Path(__file__).parent / "results"
 def measure(seconds: float) -> dict[str, Any]:
     """Figures of each part of the time, and the last against the third: caches fill and plans are made before that."""
     with served(f"{MODEL}={DEFAULT_MODEL}") as server:
-        parts = [part(server, seconds / PARTS, number) for number in range(PARTS)]
+        parts = []
+        for number in range(PARTS):
+            parts.append(part(server, seconds / PARTS, number))
+            print(f"{number + 1} of {PARTS}: {parts[-1]}", flush=True)
     early, late = parts[2], parts[-1]
     growth = {f"{name}_last_of_third": round(late[name] / early[name], 2) for name in early}
     return {"seconds": seconds, **growth, "parts": parts}

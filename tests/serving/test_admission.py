@@ -60,8 +60,16 @@ def test_room_by_inputs() -> None:
     door, there = Admission(limits, CLOCK), Ahead(100, 8.0, 8.0, inputs=8)
     door.admit(Applicant(1, 0.1, 1, inputs=2), there)
     with pytest.raises(Overloaded, match="8 inputs wait and 3 more would pass the limit of 10") as error:
-        door.admit(Applicant(1, 0.1, 2, inputs=3), there)
+        door.admit(Applicant(1, 3.0, 2, inputs=3), there)
     assert 1.0 <= error.value.retry_after_s <= LATE
+
+
+def test_room_that_is_kept_beside_much_that_is_free() -> None:
+    """Where there is room by far, what is kept for another is in nobody's way, also when hardly anything waits."""
+    door = a_door(300.0, 2_000_000)
+    door.admit(Applicant(3000, 0.5, "is being read"), ahead(0.2), joins=False)
+    for seconds in (0.0, 1e-12, 0.2):
+        door.admit(Applicant(10, 0.004, "a query"), ahead(seconds, 3000))
 
 
 def test_what_runs_counts() -> None:

@@ -217,6 +217,26 @@ def test_room_and_price_come_from_the_cost_model() -> None:
     assert scheduler.waiting_cost == 0
 
 
+def test_what_waits_costs_what_it_did_when_it_came() -> None:
+    """Prices that change while inputs wait leave nothing behind, though the queue is never empty."""
+    rng, now = random.Random(1), [1.0]
+    scheduler = Scheduler[Owner](16, price=lambda length: now[0] * length)
+    scheduler.add(Owner(), rows(4, 4))
+    for _ in range(2000):
+        now[0] = rng.uniform(0.5, 2.0)
+        for _ in range(rng.randint(0, 3)):
+            scheduler.add(Owner(), rows(4, 8))
+        if scheduler.waiting_items > 8 and (batch := scheduler.take()):
+            if rng.random() < 0.2:
+                scheduler.put_back(batch)
+            elif rng.random() < 0.2:
+                scheduler.drop(batch[0].owner)
+    waiting = scheduler.waiting_cost
+    taken = sum(item.cost for batch in drain(scheduler) for item in batch)
+    assert waiting == pytest.approx(taken) != 0.0
+    assert scheduler.waiting_cost == 0.0
+
+
 def test_who_wants_little_goes_first() -> None:
     """Of requests that come at once the one whose batch costs less goes first; a heavier weight counts as less."""
     scheduler = Scheduler[Owner](1000)

@@ -193,11 +193,11 @@ class Admission:
         """Seconds until there is room beside what is kept for others; none or less where there is."""
         over_s = ahead.all_s + kept_s + applicant.takes_s - self.limits.max_wait_s
         if ahead.tokens:
-            tokens = ahead.tokens + applicant.tokens - self.limits.max_queue_tokens
-            over_s = max(over_s, tokens * ahead.waiting_s / ahead.tokens + kept_s)
-            if self.limits.max_queue_inputs < math.inf and ahead.inputs:
-                inputs = ahead.inputs + applicant.inputs - self.limits.max_queue_inputs
-                over_s = max(over_s, inputs * ahead.waiting_s / ahead.inputs + kept_s)
+            tokens, inputs = ahead.tokens + applicant.tokens, ahead.inputs + applicant.inputs
+            all_s = ahead.waiting_s + applicant.takes_s
+            over_s = max(over_s, all_s - self.limits.max_queue_tokens * all_s / tokens + kept_s)
+            if self.limits.max_queue_inputs < math.inf:
+                over_s = max(over_s, all_s - self.limits.max_queue_inputs * all_s / inputs + kept_s)
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 

@@ -18,6 +18,7 @@ class Item(msgspec.Struct, Generic[OwnerT], eq=False):
         ids: int32 [length].
         owner: What it belongs to.
         row: Its place there.
+        cost: What it was to cost when it came.
         taken: Whether it has left the queue.
         deaths: Times that its engine died over it.
     """
@@ -25,6 +26,7 @@ class Item(msgspec.Struct, Generic[OwnerT], eq=False):
     ids: NDArray[np.int32]
     owner: OwnerT
     row: int
+    cost: float = 0.0
     taken: bool = False
     deaths: int = 0
 
@@ -34,6 +36,11 @@ Pile = list[Item[Any]]
 
 Lines = defaultdict[int, deque[Pile]]
 """Piles by their length, in order of arrival; an empty one leaves when it comes to the front."""
+
+
+def total_cost(items: Sequence[Item[Any]]) -> float:
+    """What they cost together."""
+    return sum([item.cost for item in items])
 
 
 def tokens_of(items: Sequence[Item[Any]]) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.serving.fair import Fair, Flow
-from vecmill.serving.piles import Item, Lines, Pile, filled, leading, tidy, tokens_of
+from vecmill.serving.piles import Item, Lines, Pile, filled, leading, tidy, tokens_of, total_cost
 
 MANY_TENANTS = 1000
 """Tenants that wait for nothing are forgotten beyond this number."""
@@ -69,7 +69,7 @@ class Scheduler(Generic[OwnerT]):
     Attributes:
         waiting_items: Items in the queue.
         waiting_tokens: Their tokens.
-        waiting_cost: What they cost.
+        waiting_cost: What they cost, at the prices at which they came.
     """
 
     def __init__(
@@ -123,9 +123,12 @@ class Scheduler(Generic[OwnerT]):
         for item in owner.order:
             owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
+            token_s = self._price(length) / length
+            for item in pile:
+                item.cost = len(item.ids) * token_s
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(length, len(pile), tokens_of(pile))
+            self._count(len(pile), tokens_of(pile), total_cost(pile))
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
@@ -139,7 +142,7 @@ class Scheduler(Generic[OwnerT]):
             pile.append(item)
             owner.order.append(item)
             self._lines[length].appendleft(pile)
-            self._count(length, 1, len(item.ids))
+            self._count(1, len(item.ids), item.cost)
             if owner.tenant is not None:
                 owner.tenant.lines[length].appendleft(pile)
                 if not owner.queued:
@@ -174,7 +177,7 @@ class Scheduler(Generic[OwnerT]):
                 self._serve(part, length, size * token_s)
             if pile:
                 break
-        self._count(length, -len(batch), -tokens)
+        self._count(-len(batch), -tokens, -total_cost(batch))
         tidy(self._lines, length)
         return batch
 
@@ -204,7 +207,7 @@ class Scheduler(Generic[OwnerT]):
         piles, owner.piles = owner.piles, defaultdict(list)
         self._leave(owner, owner.tenant)
         for length, pile in piles.items():
-            self._count(length, -len(pile), -tokens_of(pile))
+            self._count(-len(pile), -tokens_of(pile), -total_cost(pile))
             for item in pile:
                 item.taken = True
             pile.clear()
@@ -259,12 +262,11 @@ class Scheduler(Generic[OwnerT]):
         self._turns.charge(tenant, cost)
         tidy(tenant.lines, length)
 
-    def _count(self, length: int, items: int, tokens: int) -> None:
-        """So many items of about a length come, or go where they are less than none."""
+    def _count(self, items: int, tokens: int, cost: float) -> None:
+        """So many come, or go where they are less than none, at what they cost when they came: prices change."""
         self.waiting_items += items
         self.waiting_tokens += tokens
-        cost = self.waiting_cost + tokens * self._price(length) / length
-        self.waiting_cost = cost if self.waiting_items and cost > 0.0 else 0.0  # prices change while items wait
+        self.waiting_cost = max(0.0, self.waiting_cost + cost) if self.waiting_items else 0.0
 
 
 def _next(owner: Owner) -> Item[Any]:
