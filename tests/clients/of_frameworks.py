@@ -135,6 +135,17 @@ def litellm_infinity_embed(url: str, model: str, texts: list[str]) -> Any:
     return [one["embedding"] for one in answer.data]
 
 
+def litellm_huggingface_embed(url: str, _: str, texts: list[str]) -> Any:
+    """It sends no model, and would ask similarities of one whose name says sentence-transformers."""
+    answer = litellm.embedding("huggingface/served", texts, api_base=url, api_key=KEY, input_type="feature-extraction")
+    return [one["embedding"] for one in answer.data]
+
+
+def litellm_embed(provider: str, path: str, url: str, model: str, texts: list[str]) -> Any:
+    answer = litellm.embedding(f"{provider}/{model}", texts, api_base=f"{url}{path}", api_key=KEY)
+    return [one["embedding"] for one in answer.data]
+
+
 def litellm_rank(provider: str, path: str, url: str, query: str, texts: list[str]) -> Any:
     answer = litellm.rerank(f"{provider}/tiny", query, texts, api_base=f"{url}{path}", api_key=KEY)
     return [(one["index"], one["relevance_score"]) for one in answer.results]
@@ -207,6 +218,16 @@ ROWS = [
     ),
     Client(name="litellm hosted_vllm", embed=litellm_vllm_embed, unknown=litellm.NotFoundError, **LITELLM),
     Client(name="litellm infinity", embed=litellm_infinity_embed, unknown=litellm.BadRequestError, **LITELLM),
+    Client(name="litellm huggingface", embed=litellm_huggingface_embed, unknown=None, **LITELLM),
+    Client(
+        name="litellm cohere",
+        embed=partial(litellm_embed, "cohere", "/v1/embed"),
+        unknown=litellm.NotFoundError,
+        **LITELLM,
+    ),
+    Client(
+        name="litellm jina_ai", embed=partial(litellm_embed, "jina_ai", "/v1"), unknown=litellm.NotFoundError, **LITELLM
+    ),
     Client(name="haystack OpenAIDocumentEmbedder", embed=haystack_openai_embed, **OPENAI),
     Client(name="haystack HuggingFaceAPIDocumentEmbedder", embed=haystack_tei_embed, **HUB),
     Client(name="chromadb OpenAIEmbeddingFunction", embed=chroma_openai_embed, **OPENAI),
@@ -225,6 +246,7 @@ ROWS = [
     Ranker(name="litellm infinity", rank=partial(litellm_rank, "infinity", "")),
     Ranker(name="litellm hosted_vllm", rank=partial(litellm_rank, "hosted_vllm", "/vllm")),
     Ranker(name="litellm cohere", rank=partial(litellm_rank, "cohere", "/v2/rerank")),
+    Ranker(name="litellm jina_ai", rank=partial(litellm_rank, "jina_ai", "")),
     Ranker(name="litellm huggingface", rank=partial(litellm_rank, "huggingface", "")),
     Ranker(name="haystack HuggingFaceTEIRanker", rank=haystack_rank),
 ]
