@@ -23,7 +23,7 @@ NO_SETTINGS = {"CONFIG", "MODELS"}
 
 environment = Env(PREFIX, command=False)
 app = App(name="vecmill", version=__version__, help="Embedding inference server.", config=environment)
-flat = Parameter(name="*")
+flat = Parameter(name="*", negative_iterable="")
 
 
 @app.command
