@@ -108,6 +108,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
         max_tokens: Most tokens of an input.
         max_inputs: Most inputs of a request.
         max_batch_tokens: Most tokens of a micro-batch.
+        max_batch_inputs: Most inputs of one; 0 where there is no such bound.
+        max_queue_inputs: Most inputs that may wait; 0 as above.
         max_queue_tokens: Most tokens that may wait.
         waiting_inputs: Inputs that wait now.
         waiting_tokens: Tokens that wait now.
@@ -132,6 +134,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     max_inputs: int
     max_batch_tokens: int
+    max_batch_inputs: int
+    max_queue_inputs: int
     max_queue_tokens: int
     waiting_inputs: int
     waiting_tokens: int

@@ -144,3 +144,12 @@ async def test_places_are_bytes(tei: httpx.AsyncClient) -> None:
     """A letter of two bytes goes from 0 to 2."""
     ((_, letter, _),) = (await tei.post("/tokenize", json={"inputs": "é"})).json()
     assert (letter["text"], letter["start"], letter["stop"]) == ("é", 0, 2)
+
+
+async def test_limits_that_were_set(serve: Serve, events: Events) -> None:
+    """/info says what its flags have set."""
+    limits = {"batch_tokens": 4096, "batch_inputs": 8, "max_queue_inputs": 512, "max_inputs": 64}
+    async with client_of([serve(**limits)], events) as client:
+        info = (await client.get("/info")).json()
+    assert (info["max_batch_tokens"], info["max_batch_requests"]) == (4096, 8)
+    assert (info["max_concurrent_requests"], info["max_client_batch_size"]) == (512, 64)

@@ -52,6 +52,8 @@ def describe(model: ServedModel) -> ModelInfo:
         max_tokens=spec.max_tokens,
         max_inputs=settings.max_inputs,
         max_batch_tokens=settings.batch_tokens,
+        max_batch_inputs=settings.batch_inputs,
+        max_queue_inputs=settings.max_queue_inputs,
         max_queue_tokens=settings.max_queue_tokens,
         waiting_inputs=model.runner.waiting_items,
         waiting_tokens=model.runner.waiting_tokens,
