@@ -125,11 +125,6 @@ def litellm_openai_embed(url: str, model: str, texts: list[str]) -> Any:
     return [one["embedding"] for one in answer.data]
 
 
-def litellm_vllm_embed(url: str, model: str, texts: list[str]) -> Any:
-    answer = litellm.embedding(f"hosted_vllm/{model}", texts, api_base=f"{url}/v1", api_key=KEY)
-    return [one["embedding"] for one in answer.data]
-
-
 def litellm_infinity_embed(url: str, model: str, texts: list[str]) -> Any:
     answer = litellm.embedding(f"infinity/{model}", texts, api_base=url, dimensions=384)
     return [one["embedding"] for one in answer.data]
@@ -216,7 +211,12 @@ ROWS = [
         unknown=litellm.NotFoundError,
         empty=litellm.BadRequestError,
     ),
-    Client(name="litellm hosted_vllm", embed=litellm_vllm_embed, unknown=litellm.NotFoundError, **LITELLM),
+    Client(
+        name="litellm hosted_vllm",
+        embed=partial(litellm_embed, "hosted_vllm", "/v1"),
+        unknown=litellm.NotFoundError,
+        **LITELLM,
+    ),
     Client(name="litellm infinity", embed=litellm_infinity_embed, unknown=litellm.BadRequestError, **LITELLM),
     Client(name="litellm huggingface", embed=litellm_huggingface_embed, unknown=None, **LITELLM),
     Client(

@@ -63,14 +63,13 @@ async def rendered(
 ) -> list[bytes]:
     """An answer in pieces, made on the event loop where there is little of it, else on a thread of `encoding`."""
     if _numbers(result) <= INLINE_NUMBERS:
-        reply = render(body, result)
-        return [reply if isinstance(reply, bytes) else msgspec.json.encode(reply)]
-    return await asyncio.get_running_loop().run_in_executor(encoding, _large, render, body, result)
+        return _encoded(render(body, result), lambda reply: [msgspec.json.encode(reply)])
+    return await asyncio.get_running_loop().run_in_executor(encoding, lambda: _encoded(render(body, result), pieces))
 
 
-def _large(render: Callable[[Any, Any], object], body: object, result: Answer) -> list[bytes]:
-    reply = render(body, result)
-    return [reply] if isinstance(reply, bytes) else pieces(reply)
+def _encoded(reply: object, encode: Callable[[object], list[bytes]]) -> list[bytes]:
+    """The JSON of a wire object; bytes are what they are."""
+    return [reply] if isinstance(reply, bytes) else encode(reply)
 
 
 def result_headers(result: Answer) -> dict[str, str]:
