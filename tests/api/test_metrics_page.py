@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -9,9 +10,10 @@ from edge import EMBEDDINGS, client_to, fakes
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import Serve, client_of
+from vecmill.api.metrics import Metrics
 from vecmill.engine.fake import FakeEngine
 from vecmill.model.spec import ModelSpec
-from vecmill.serving.events import Events
+from vecmill.serving.events import BatchDone, Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.store import ResultStore
 
@@ -168,3 +170,23 @@ async def test_pages_are_no_requests(two: httpx.AsyncClient) -> None:
     assert [labels for name, labels in page if name == "vecmill_requests_total"] == []
     assert page["process_resident_memory_bytes", ()] > 1e6
     assert page["vecmill_build_info", (("version", "0.1.0"),)] == 1
+
+
+def test_nothing_is_miscounted_between_threads() -> None:
+    """What several lanes tell at once is counted whole, each number in the bucket that it belongs to."""
+    metrics = Metrics(Registry(["one"]))
+
+    def tell(rows: int) -> None:
+        for _ in range(5000):
+            metrics(BatchDone("one", rows, 8 * rows, 0.003, failed=rows == 2))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(tell, [1, 2, 3, 500]))
+    families = text_string_to_metric_families(metrics.text().decode())
+    told = {(s.name, s.labels.get("le")): s.value for family in families for s in family.samples}
+    buckets = {"1.0": 5000, "2.0": 10_000, "4.0": 15_000, "128.0": 15_000, "+Inf": 20_000}
+    assert {le: told["vecmill_batch_inputs_bucket", le] for le in buckets} == buckets
+    assert told["vecmill_batch_inputs_sum", None] == 5000 * 506
+    assert told["vecmill_failed_batches_total", None] == 5000
+    assert told["vecmill_batch_seconds_bucket", "0.0025"] == 0
+    assert told["vecmill_batch_seconds_bucket", "0.005"] == 20_000

@@ -16,6 +16,8 @@ import pytest
 from running import Running, running
 
 TIMES = 1000
+POOLED = 4
+"""Threads that tokenise and encode begin when they are first wanted, which may be late; there are no more of them."""
 WORDS = ["cat", "dog", "sat", "mat", "the", "on", "hello", "world"]
 GROWTH_MB = 40
 """More than caches and allocators take once they are warm, less than a thousand requests would leave."""
@@ -151,7 +153,7 @@ def test_a_thousand_faults(server: Running, fault: Callable[[tuple[str, int]], N
     threads, files, megabytes = before
     until(lambda: state(server)[1] <= files)
     after = state(server)
-    assert after[0] <= threads
+    assert after[0] <= threads + POOLED
     assert after[2] < megabytes + GROWTH_MB
     assert httpx.get(f"{server.url}/ready").status_code == 200
 

@@ -63,6 +63,7 @@ class Endpoint:
         self._encoding = encoding
         self._asked = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
+        self._key = next((route.key for _, route in choices if route.key), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
@@ -91,12 +92,11 @@ class Endpoint:
 
     async def _open(self, incoming: Incoming) -> tuple[Caller, bytes]:
         """Who asks, and the body; it is read first only where it may hold the key."""
-        key = next((one.route.key for one in self._choices if one.route.key), None)
-        if key is None:
+        if self._key is None:
             caller = self._callers(incoming.headers)
             return caller, await self._read(incoming)
         given = await self._read(incoming)
-        return self._callers(with_key(incoming.headers, key(keys_of(given)))), given
+        return self._callers(with_key(incoming.headers, self._key(keys_of(given)))), given
 
     async def _read(self, incoming: Incoming) -> bytes:
         allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
@@ -106,10 +106,12 @@ class Endpoint:
 
     def _choose(self, given: bytes, incoming: Incoming) -> Choice:
         *others, last = self._choices
-        if not others:
-            return last
-        keys = keys_of(given)
-        return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
+        if others:
+            keys = keys_of(given)
+            for one in others:
+                if one.route.when and one.route.when(keys, incoming.headers):
+                    return one
+        return last
 
     async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> Response:
         route = choice.route
@@ -144,8 +146,9 @@ class Reply(Response):
     """
 
     def __init__(self, pieces: list[bytes], headers: Mapping[str, str]) -> None:
-        length = {"content-length": str(sum(map(len, pieces)))}
-        super().__init__(headers={**headers, **length}, media_type="application/json")
+        told = {"content-type": "application/json", **headers, "content-length": str(sum(map(len, pieces)))}
+        self.status_code = 200
+        self.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
         self._pieces = pieces
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:

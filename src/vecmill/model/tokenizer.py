@@ -103,7 +103,8 @@ class Tokenizer:
         """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
         end, own = self._end_of(prompt), self.limit(side)
         cut = replace(cut, max_tokens=min(own, cut.max_tokens or own))
-        fitted = [self._fit(ids, end, cut) for ids in texts]
+        room, left = self._limit(cut) - self.framed, self._cuts_left(cut)
+        fitted = [self._fit(ids, end, room, keeps_end=left) for ids in texts]
         return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
     def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
@@ -177,9 +178,8 @@ class Tokenizer:
             return 0
         return len(self.head) + len(self.native.encode(prompt, add_special_tokens=False).ids)
 
-    def _fit(self, ids: list[int], end: int, cut: Cut) -> Tokens:
-        room = self._limit(cut) - self.framed
-        start = max(0, len(ids) - room) if self._cuts_left(cut) else 0
+    def _fit(self, ids: list[int], end: int, room: int, *, keeps_end: bool) -> Tokens:
+        start = max(0, len(ids) - room) if keeps_end else 0
         kept = self.head + ids[start : start + room] + self._tail
         if self._skipped is not None:
             kept = [token for token in kept if token != self._skipped]

@@ -18,7 +18,7 @@ from vecmill.asks import (
     Tokenized,
     TokenizeRequest,
 )
-from vecmill.core import ANYONE, Caller, Options
+from vecmill.core import ANYONE, Caller, Options, Request
 from vecmill.errors import WrongTask
 from vecmill.model.pieces import pieces, spelled
 from vecmill.serving.registry import Registry
@@ -72,6 +72,8 @@ def describe(model: ServedModel) -> ModelInfo:
 
 async def _one(ask: One, model: ServedModel, caller: Caller) -> Answer:
     match ask:
+        case Request():
+            return await model.submit(ask, caller)
         case TokenizeRequest():
             return await _tokenize(model, ask)
         case DetokenizeRequest():
@@ -82,8 +84,6 @@ async def _one(ask: One, model: ServedModel, caller: Caller) -> Answer:
             if model.spec.task not in ask.readings:
                 raise WrongTask(model.name, f"what is asked of models that {' or '.join(ask.readings)}", model.outputs)
             return await model.submit(ask.readings[model.spec.task](), caller)
-        case _:
-            return await model.submit(ask, caller)
 
 
 async def _tokenize(model: ServedModel, ask: TokenizeRequest) -> Tokenized:

@@ -62,16 +62,17 @@ class Execution:
         if work.abandoned:
             return
         good = np.logical_and.reduce([sound(*pair) for pair in zip(items[0].owner.outputs, columns, strict=True)])
-        for item, fine, *values in zip(items, good, *columns, strict=True):
+        done: dict[int, list[int]] = {}
+        for place, (item, fine) in enumerate(zip(items, good.tolist(), strict=True)):
             if fine:
-                item.owner.put(item.row, values)
-            else:
-                log.error("the engine of %s returned no vector for %d tokens", self.name, len(item.ids))
-                item.owner.fail(
-                    EngineFailed(
-                        f"input {item.owner.number(item.row)}: the engine returned a zero vector, NaN or infinity"
-                    )
-                )
+                done.setdefault(id(item.owner), []).append(place)
+                continue
+            log.error("the engine of %s returned no vector for %d tokens", self.name, len(item.ids))
+            where = f"input {item.owner.number(item.row)}"
+            item.owner.fail(EngineFailed(f"{where}: the engine returned a zero vector, NaN or infinity"))
+        for places in done.values():
+            parts = columns if len(places) == len(items) else [_picked(column, places) for column in columns]
+            items[places[0]].owner.put([items[place].row for place in places], parts)
 
     def _lower(self, error: Exception, items: list[Item[Job]]) -> None:
         """Where memory was short, make smaller batches from now on."""
@@ -107,6 +108,13 @@ class Execution:
         shape = column.shape if width and isinstance(column, np.ndarray) else (len(column), width)
         if shape != (count, width):
             raise ValueError(f"the engine returned {shape} of {output}, wanted {(count, width)}")
+
+
+def _picked(column: Column, places: list[int]) -> Column:
+    """The values at some places of a column."""
+    if isinstance(column, np.ndarray):
+        return column[places] if len(places) > 1 else column[places[0] : places[0] + 1]
+    return [column[place] for place in places]
 
 
 def together(items: list[Item[Job]]) -> list[list[Item[Job]]]:

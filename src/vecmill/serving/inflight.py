@@ -5,6 +5,7 @@ waited as long for its own. Nobody's end harms another: where the job that is fo
 who followed ask for themselves.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from threading import Lock
 from vecmill.core import Caller, Value
 from vecmill.engine.base import Column
 from vecmill.serving.cache import Key
+
+Terms = tuple[str, float, float]
+"""A tenant, its share and a request's weight."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,28 +58,31 @@ class InFlight:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._flights: dict[tuple[Key, str, float, float], Flight] = {}
+        self._flights: defaultdict[Terms, dict[Key, Flight]] = defaultdict(dict)
 
     def __len__(self) -> int:
         """How many answers are on their way."""
-        return len(self._flights)
+        with self._lock:
+            return sum(map(len, self._flights.values()))
 
     def lead(self, keys: Sequence[Key], future: Future[list[Column]], size: int, terms: Caller) -> Flight:
         """Let others follow a job until it lands; of two that compute the same they follow the smaller."""
         flight = Flight({key: row for row, key in enumerate(keys)}, future, size, terms)
         with self._lock:
+            flights = self._flights[_weighed(terms)]
             for key in keys:
-                place = _place(key, terms)
-                other = self._flights.get(place)
+                other = flights.get(key)
                 if other is None or other.size > size:
-                    self._flights[place] = flight
+                    flights[key] = flight
         return flight
 
     def follow(self, keys: Sequence[Key], size: int, terms: Caller) -> dict[Key, Flight]:
         """The flights that a request may wait for which asks these keys, of so many tokens in all."""
         with self._lock:
-            found = {key: self._flights.get(_place(key, terms)) for key in keys}
-            followed = {key: flight for key, flight in found.items() if flight is not None and flight.size <= size}
+            flights = self._flights.get(_weighed(terms))
+            if not flights:
+                return {}
+            followed = {key: one for key in keys if (one := flights.get(key)) is not None and one.size <= size}
             for flight in followed.values():
                 flight.followed = True
         return followed
@@ -83,12 +90,15 @@ class InFlight:
     def land(self, flight: Flight) -> bool:
         """Nobody follows it from now on; whether anyone did."""
         with self._lock:
+            terms = _weighed(flight.terms)
+            flights = self._flights[terms]
             for key in flight.rows:
-                place = _place(key, flight.terms)
-                if self._flights.get(place) is flight:
-                    del self._flights[place]
+                if flights.get(key) is flight:
+                    del flights[key]
+            if not flights:
+                del self._flights[terms]
             return flight.followed
 
 
-def _place(key: Key, terms: Caller) -> tuple[Key, str, float, float]:
-    return key, terms.tenant, terms.share, terms.weight
+def _weighed(terms: Caller) -> Terms:
+    return terms.tenant, terms.share, terms.weight

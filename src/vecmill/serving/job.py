@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vecmill.core import Output, Value
+from vecmill.core import Output
 from vecmill.engine.base import Column, Engine
 from vecmill.errors import RequestError
 from vecmill.serving.cost import CostModel
@@ -144,12 +144,21 @@ class Job(Owner):
 
         self.future.add_done_callback(ended)
 
-    def put(self, row: int, values: Sequence[Value]) -> None:
-        """One input is done."""
-        for column, value in zip(self.columns, values, strict=True):
-            column[row] = value
+    def put(self, rows: Sequence[int], columns: Sequence[Column]) -> None:
+        """Some inputs are done.
+
+        Args:
+            rows: Which.
+            columns: Their values, for each output.
+        """
+        for column, values in zip(self.columns, columns, strict=True):
+            if len(rows) > 1 and isinstance(column, np.ndarray):
+                column[list(rows)] = values
+                continue
+            for row, value in zip(rows, values, strict=True):
+                column[row] = value
         with self._lock:
-            self.missing -= 1
+            self.missing -= len(rows)
             last = not self.missing and self._ends()
         if last:
             self.future.set_result(self.columns)
