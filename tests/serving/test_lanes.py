@@ -1,5 +1,7 @@
 """Lanes: batches of one model that run at once, and what a batch alone runs on."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
+from vecmill.serving.priority import NICE
 from vecmill.serving.registry import open_engines
 from vecmill.serving.runner import Runner
 
@@ -239,3 +242,18 @@ def test_a_batch_survives_its_engines(fake: FakeEngine) -> None:
     assert not fake.closed
     engines.leave()
     assert fake.closed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+def test_lanes_go_behind(runner: Runner) -> None:
+    """The event loop and the express lane are served before the lanes where cores are short."""
+    runner.submit([row(1)]).future.result(WAIT_S)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    until = time.monotonic() + WAIT_S
+    found: list[int] = []
+    while sorted(found) != [own, own + NICE, own + NICE] and time.monotonic() < until:
+        found = [os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) for thread in runner._threads]
+    assert {thread.name: nice - own for thread, nice in zip(runner._threads, found, strict=True)} == {
+        "runner fake": NICE,
+        "express runner fake": 0,
+    }

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Self, cast
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -217,10 +217,7 @@ class Preparing:
 
     def _tokenize(self, inputs: list[Input], options: Options, prompt: str) -> list[Tokens]:
         """Each kind of input is tokenised together and put back where it stood."""
-        side, cut = self._side(options), cut_of(options)
-        if all(isinstance(one, str) for one in inputs):
-            return self.tokenizer.encode(cast("list[str]", inputs), prompt, cut, side)
-        numbered = list(enumerate(inputs))
+        numbered, side, cut = list(enumerate(inputs)), self._side(options), cut_of(options)
         texts = {number: one for number, one in numbered if isinstance(one, str)}
         pairs = {number: one for number, one in numbered if isinstance(one, Pair)}
         arrays = {number: one for number, one in numbered if isinstance(one, list)}

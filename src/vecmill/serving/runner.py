@@ -23,6 +23,7 @@ from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
 from vecmill.serving.piles import Item
+from vecmill.serving.priority import behind
 
 log = logging.getLogger(__name__)
 
@@ -154,8 +155,7 @@ class Runner:
         with self._lock:
             self._refuse(ShuttingDown("the server is shutting down and takes no new work"))
             self._closing.set()
-            threads = list(self._threads)
-        for thread in threads:
+        for thread in list(self._threads):
             thread.join()
         self._engines.retire()
 
@@ -184,7 +184,8 @@ class Runner:
 
     def _begin(self, work: Work) -> None:
         name = f"{'express ' if work.express else ''}runner {self._name}"
-        thread = threading.Thread(target=self._main, args=(work,), name=name, daemon=True)
+        main = behind(self._main) if self._engines.narrow and not work.express else self._main
+        thread = threading.Thread(target=main, args=(work,), name=name, daemon=True)
         self._lanes.append(work)
         self._threads = [one for one in self._threads if one.is_alive()] + [thread]
         work.engines.enter()
