@@ -18,7 +18,7 @@ from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.priority import NICE
+from vecmill.serving.priority import NICE, behind
 from vecmill.serving.registry import open_engines
 from vecmill.serving.runner import Runner
 
@@ -248,7 +248,7 @@ def test_a_batch_survives_its_engines(fake: FakeEngine) -> None:
 def test_lanes_go_behind(runner: Runner) -> None:
     """The event loop and the express lane are served before the lanes where cores are short."""
     runner.submit([row(1)]).future.result(WAIT_S)
-    own = os.getpriority(os.PRIO_PROCESS, 0)
+    own = os.getpriority(os.PRIO_PROCESS, os.getpid())
     until = time.monotonic() + WAIT_S
     found: list[int] = []
     while sorted(found) != [own, own + NICE, own + NICE] and time.monotonic() < until:
@@ -257,3 +257,30 @@ def test_lanes_go_behind(runner: Runner) -> None:
         "runner fake": NICE,
         "express runner fake": 0,
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+def test_who_begins_behind_goes_no_further_behind() -> None:
+    """A lane that a lane's thread begins, to replace it, is where that one was; a sandbox's refusal harms nobody."""
+    own, found = os.getpriority(os.PRIO_PROCESS, os.getpid()), list[int]()
+
+    def note() -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))
+
+    def begin_another() -> None:
+        another = threading.Thread(target=behind(note))
+        another.start()
+        another.join()
+
+    first = threading.Thread(target=behind(begin_another))
+    first.start()
+    first.join()
+    with pytest.MonkeyPatch.context() as sandbox:
+        sandbox.setattr(os, "setpriority", forbidden)
+        behind(note)()
+    assert found == [own + NICE, own]
+
+
+def forbidden(*_: int) -> None:
+    """No priorities here."""
+    raise PermissionError(1, "Operation not permitted")
