@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vecmill.api.callers import Callers, with_key
 from vecmill.api.decode import decode, decode_query, keys_of
@@ -69,6 +69,7 @@ class Endpoint:
         """Answer one request; whatever befalls it is an answer too."""
         trace, choice = trace_of(scope), self._choices[-1]
         trace.route = choice.route.paths[0]
+        response: ASGIApp
         try:
             incoming = Incoming(scope, receive)
             caller, given = await self._open(incoming)
@@ -106,14 +107,12 @@ class Endpoint:
 
     def _choose(self, given: bytes, incoming: Incoming) -> Choice:
         *others, last = self._choices
-        if others:
-            keys = keys_of(given)
-            for one in others:
-                if one.route.when and one.route.when(keys, incoming.headers):
-                    return one
-        return last
+        if not others:
+            return last
+        keys = keys_of(given)
+        return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
 
-    async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> Response:
+    async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> "Reply":
         route = choice.route
         if route.read:
             body = route.read(choice.decoder, given, incoming.headers)
@@ -137,7 +136,7 @@ class Endpoint:
         return Reply(await rendered(route.render, body, result, self._encoding), headers)
 
 
-class Reply(Response):
+class Reply:
     """An answer whose body goes out piece by piece, each when the one before it is on its way.
 
     Args:
@@ -147,13 +146,12 @@ class Reply(Response):
 
     def __init__(self, pieces: list[bytes], headers: Mapping[str, str]) -> None:
         told = {"content-type": "application/json", **headers, "content-length": str(sum(map(len, pieces)))}
-        self.status_code = 200
-        self.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
+        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
         self._pieces = pieces
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
         """Send it."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         *first, last = self._pieces
         for piece in first:
             await send({"type": "http.response.body", "body": piece, "more_body": True})

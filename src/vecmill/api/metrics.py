@@ -1,7 +1,7 @@
 """Prometheus metrics: a subscriber to events, and what the queues hold at the moment of asking.
 
 What events say is counted in plain numbers and told to prometheus_client when it is asked for: its own counters take a
-lock and several calls for each number, which was a tenth of what a lone request costs.
+lock and several calls for each number, of which every request has a dozen.
 """
 
 from bisect import bisect_left

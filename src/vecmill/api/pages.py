@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 Page = dict[str, dict[str, float]]
 """The HELP and TYPE lines of a metric to its series (name and labels, as written) and their numbers."""
 
-KEPT = (" counter", " histogram", "_created gauge")
+KEPT = (" counter", " histogram")
 """Ends of TYPE lines of what stays when a process has ended."""
 
 JOINED: dict[str, Callable[[float, float], float]] = {
@@ -14,7 +14,7 @@ JOINED: dict[str, Callable[[float, float], float]] = {
     "vecmill_build_info": min,
     "vecmill_model_ready": min,
 }
-"""Gauges of which a sum would mean nothing. Other numbers are added, but for times of creation."""
+"""Gauges of which a sum would mean nothing. Other numbers are added."""
 
 
 def read(text: str) -> Page:
@@ -57,8 +57,7 @@ def kept(page: Page) -> Page:
 
 
 def _join(name: str) -> Callable[[float, float], float]:
-    bare = name.partition("{")[0]
-    return min if bare.endswith("_created") else JOINED.get(bare, _plus)
+    return JOINED.get(name.partition("{")[0], _plus)
 
 
 def _plus(one: float, other: float) -> float:

@@ -112,9 +112,7 @@ class Execution:
 
 def _picked(column: Column, places: list[int]) -> Column:
     """The values at some places of a column."""
-    if isinstance(column, np.ndarray):
-        return column[places] if len(places) > 1 else column[places[0] : places[0] + 1]
-    return [column[place] for place in places]
+    return column[places] if isinstance(column, np.ndarray) else [column[place] for place in places]
 
 
 def together(items: list[Item[Job]]) -> list[list[Item[Job]]]:

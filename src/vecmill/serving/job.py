@@ -144,7 +144,7 @@ class Job(Owner):
 
         self.future.add_done_callback(ended)
 
-    def put(self, rows: Sequence[int], columns: Sequence[Column]) -> None:
+    def put(self, rows: list[int], columns: Sequence[Column]) -> None:
         """Some inputs are done.
 
         Args:
@@ -152,8 +152,8 @@ class Job(Owner):
             columns: Their values, for each output.
         """
         for column, values in zip(self.columns, columns, strict=True):
-            if len(rows) > 1 and isinstance(column, np.ndarray):
-                column[list(rows)] = values
+            if isinstance(column, np.ndarray):
+                column[rows] = values
                 continue
             for row, value in zip(rows, values, strict=True):
                 column[row] = value

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Self
 
 import msgspec
@@ -56,7 +57,7 @@ class Prepared(msgspec.Struct, frozen=True):
     @property
     def in_chunks(self) -> bool:
         """Whether there is more than one of some input."""
-        return self.document is None and len(set(self.owners)) < len(self.owners)
+        return self.document is None and any(one == other for one, other in pairwise(self.owners))
 
     @property
     def counts(self) -> list[int]:
@@ -112,11 +113,8 @@ class Preparing:
         options, faults = request.options, dict(empty(request.inputs)) if request.lenient else {}
         places = [number for number in range(len(request.inputs)) if number not in faults]
         inputs, vocabulary = self.read([request.inputs[place] for place in places], options)
-        tokens = self._tokenize(inputs, options, prompt)
-        if all(len(one.ids) and not one.truncated for one in tokens):  # most often: each is read whole
-            return Prepared(tokens, places, [1] * len(tokens), faults, vocabulary, time.perf_counter() - started)
         parts: list[tuple[int, Chunk]] = []
-        for place, given, one in zip(places, inputs, tokens, strict=True):
+        for place, given, one in zip(places, inputs, self._tokenize(inputs, options, prompt), strict=True):
             try:
                 parts += [(place, part) for part in self._parts(place, given, one, options, prompt)]
             except InvalidRequest as fault:

@@ -118,18 +118,17 @@ class Scheduler(Generic[OwnerT]):
         if not rows:
             return
         whose = self._tenant(tenant, share)
-        owner.order = order = [Item(ids, owner, row) for row, ids in enumerate(rows)]
-        order.reverse()
-        sizes = [len(item.ids) for item in order]
-        alike = {length: self._alike(length) for length in set(sizes)}
-        cost = {length: self.cost_of(length) for length in alike}
-        for item, size in zip(order, sizes, strict=True):
-            item.cost = cost[size]
-            owner.piles[alike[size]].append(item)
+        owner.order = [Item(ids, owner, row) for row, ids in enumerate(rows)]
+        owner.order.reverse()
+        for item in owner.order:
+            owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
+            token_s = self._price(length) / length
+            for item in pile:
+                item.cost = len(item.ids) * token_s
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-        self._count(len(order), sum(sizes), total_cost(order))
+            self._count(len(pile), tokens_of(pile), total_cost(pile))
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)

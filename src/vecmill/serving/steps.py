@@ -1,6 +1,7 @@
 """Work that waits for futures, written once: an event loop or a thread does the waiting."""
 
 import asyncio
+import contextlib
 from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -51,10 +52,8 @@ async def _ended(future: Future[Made]) -> Made:
         waiter = loop.create_future()
 
         def tell(_: object) -> None:
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before
                 loop.call_soon_threadsafe(_wake, waiter)
-            except RuntimeError:  # the loop has ended before
-                return
 
         future.add_done_callback(tell)
         try:
