@@ -1,5 +1,6 @@
 """A real `vecmill serve` in a process of its own, and what can be read of it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -39,12 +40,13 @@ class Served:
 
 
 @contextmanager
-def served(*arguments: str, script: Path | None = None) -> Iterator[Served]:
+def served(*arguments: str, script: Path | None = None, source: Path | None = None) -> Iterator[Served]:
     """Serve the demo model, or what the arguments say, on a free port; end with SIGTERM.
 
     Args:
         arguments: Of `vecmill serve`.
         script: Runs in place of vecmill.
+        source: Where vecmill's package lies; None is where this process has it from.
     """
     started = time.perf_counter()
     process = subprocess.Popen(
@@ -58,6 +60,7 @@ def served(*arguments: str, script: Path | None = None) -> Iterator[Served]:
             "--log-level",
             "warning",
         ],
+        env=os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from vecmill.config import Settings
 from vecmill.engine.base import Batch
 from vecmill.engine.fake import FakeEngine, fake_row
+from vecmill.errors import EngineFailed
 from vecmill.serving import registry
 from vecmill.serving.admission import Limits
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
-from vecmill.serving.priority import NICE, behind
+from vecmill.serving.priority import NICE, go_behind
 from vecmill.serving.registry import open_engines
 from vecmill.serving.runner import Runner
 
@@ -248,15 +249,36 @@ def test_a_batch_survives_its_engines(fake: FakeEngine) -> None:
 def test_lanes_go_behind(runner: Runner) -> None:
     """The event loop and the express lane are served before the lanes where cores are short."""
     runner.submit([row(1)]).future.result(WAIT_S)
+    until(lambda: priorities(runner) == [("express runner fake", 0), ("runner fake", NICE), ("runner fake", NICE)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -> None:
+    """After a lane was lost priorities are what they were, and other engines' threads are not behind, as it was."""
+    assert isinstance(engines.wide, FakeEngine)
+    engines.wide.faults[7] = "exit"
+    own, found = os.getpriority(os.PRIO_PROCESS, os.getpid()), list[int]()
+
+    def renew() -> Engines:
+        found.append(os.getpriority(os.PRIO_PROCESS, 0))
+        wide, narrow = (FakeEngine(engines.wide.spec) for _ in range(2))
+        return Engines(wide, narrow, lanes=2)
+
+    one = Runner("fake", engines, widths={"dense": DIMS}, limits=LIMITS, events=events, renew=renew)
+    lost = set(one._threads)  # one of them
+    with pytest.raises(EngineFailed):
+        one.submit([row(1, 7)]).future.result(WAIT_S)
+    until(lambda: len(lost & set(one._threads)) == 2 and len(one._threads) == 3)
+    until(lambda: priorities(one) == [("express runner fake", 0), ("runner fake", NICE), ("runner fake", NICE)])
+    assert found == [own]
+    one.close()
+
+
+def priorities(runner: Runner) -> list[tuple[str, int]]:
+    """How far behind its process each of its threads is."""
     own = os.getpriority(os.PRIO_PROCESS, os.getpid())
-    until = time.monotonic() + WAIT_S
-    found: list[int] = []
-    while sorted(found) != [own, own + NICE, own + NICE] and time.monotonic() < until:
-        found = [os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) for thread in runner._threads]
-    assert {thread.name: nice - own for thread, nice in zip(runner._threads, found, strict=True)} == {
-        "runner fake": NICE,
-        "express runner fake": 0,
-    }
+    threads = [thread for thread in runner._threads if thread.is_alive()]
+    return sorted((one.name, os.getpriority(os.PRIO_PROCESS, one.native_id or 0) - own) for one in threads)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
@@ -264,21 +286,24 @@ def test_who_begins_behind_goes_no_further_behind() -> None:
     """A lane that a lane's thread begins, to replace it, is where that one was; a sandbox's refusal harms nobody."""
     own, found = os.getpriority(os.PRIO_PROCESS, os.getpid()), list[int]()
 
-    def note() -> None:
+    def begin(*others: Callable[[], None]) -> None:
+        go_behind()
         found.append(os.getpriority(os.PRIO_PROCESS, 0))
+        for other in others:
+            in_a_thread(other)
 
-    def begin_another() -> None:
-        another = threading.Thread(target=behind(note))
-        another.start()
-        another.join()
-
-    first = threading.Thread(target=behind(begin_another))
-    first.start()
-    first.join()
+    in_a_thread(lambda: begin(begin))
     with pytest.MonkeyPatch.context() as sandbox:
         sandbox.setattr(os, "setpriority", forbidden)
-        behind(note)()
-    assert found == [own + NICE, own]
+        in_a_thread(begin)
+    assert found == [own + NICE, own + NICE, own]
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Run it to its end."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def forbidden(*_: int) -> None:

@@ -248,7 +248,7 @@ def test_who_wants_little_goes_first() -> None:
 
 
 def test_a_batch_that_may_cost_little() -> None:
-    """Where a batch has a bound, a request with more than that left gives none, and mates do not pass it."""
+    """Where a batch has a bound, requests with more than that left give none, and mates do not pass it."""
     scheduler = Scheduler[Owner](1000)
     first, mate = Owner(), Owner()
     scheduler.add(first, rows(10, 10))
@@ -257,6 +257,21 @@ def test_a_batch_that_may_cost_little() -> None:
     assert lengths(scheduler.take(most=45.0)) == [10] * 4
     assert scheduler.take(most=45.0) == []
     assert lengths(scheduler.take()) == [10] * 8
+
+
+@pytest.mark.parametrize("tenants", [["", ""], ["long", "small"]])
+def test_a_batch_that_may_cost_little_waits_for_nobody(tenants: list[str]) -> None:
+    """Of those with little left the first one's turn it is, however many with much are served before it."""
+    scheduler = Scheduler[Owner](100)
+    longs, small, smaller = [Owner() for _ in range(5)], Owner(), Owner()
+    for long in longs:
+        scheduler.add(long, rows(*[30] * 10), tenant=tenants[0], share=100.0, weight=100.0)
+    scheduler.add(small, rows(7), tenant=tenants[1])
+    scheduler.add(smaller, rows(6), tenant=tenants[1])
+    assert scheduler.take()[0].owner in longs
+    assert [item.owner for item in scheduler.take(most=8.0)] == [smaller]
+    assert [item.owner for item in scheduler.take(most=8.0)] == [small]
+    assert scheduler.take(most=8.0) == []
 
 
 def test_what_is_put_back_comes_first() -> None:

@@ -37,6 +37,7 @@ from vecmill.api.trace import Traced
 from vecmill.config import Settings
 from vecmill.errors import MethodNotAllowed, UnknownRoute, VecmillError
 from vecmill.serving.events import Events
+from vecmill.serving.priority import go_behind
 from vecmill.serving.registry import Registry
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -64,7 +65,7 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
     callers = Callers(settings)
     metrics = metrics or Metrics(registry)
     events.subscribers.append(metrics)
-    encoding = ThreadPoolExecutor(2, thread_name_prefix="encoder")
+    encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
     endpoints = {
         asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
         for asked, choices in by_path(DIALECTS).items()

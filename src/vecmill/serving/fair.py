@@ -12,7 +12,12 @@ since it came, the one that has waited longest has every other turn.
 import heapq
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Generic, TypeVar
+
+NEAR = 128
+"""Flows at the front that are looked at where it need not be the first one's turn. They are not sorted: one that is
+among the first few is surely there, others most often."""
 
 
 class Flow:
@@ -91,13 +96,9 @@ class Fair(Generic[FlowT]):
             self._owed += 0.0 if longest is None else cost if flow is not longest else -cost
         self._set(flow, flow.clock + cost / flow.weight)
 
-    def first(self, *, patiently: bool = True) -> FlowT | None:
-        """Whose turn it is; None where nobody waits.
-
-        Args:
-            patiently: Whether it may be that of one that has waited long.
-        """
-        if patiently and self._owed > 0.0 and (longest := self._longest()) is not None:
+    def first(self) -> FlowT | None:
+        """Whose turn it is; None where nobody waits."""
+        if self._owed > 0.0 and (longest := self._longest()) is not None:
             return longest
         if self._served:
             self._now += self._served / (self._weights or 1.0)
@@ -109,6 +110,11 @@ class Fair(Generic[FlowT]):
                 return flow
             heapq.heappop(heap)  # charged since, or gone
         return None
+
+    def least(self, most: float = math.inf) -> Iterator[FlowT]:
+        """Those whose next turn costs no more than this, in the order of their turns, of `NEAR` of them."""
+        near = [one for one in self._heap[:NEAR] if one[2].ahead <= most and one[2].waits and one[2].turn == one[1]]
+        return (flow for _, _, flow in sorted(near))
 
     def _longest(self) -> FlowT | None:
         """Who has waited longest, if that is too long."""

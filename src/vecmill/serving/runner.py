@@ -23,7 +23,8 @@ from vecmill.serving.events import Events
 from vecmill.serving.execution import Execution, together
 from vecmill.serving.job import Job, Work
 from vecmill.serving.piles import Item
-from vecmill.serving.priority import behind
+from vecmill.serving.priority import go_behind
+from vecmill.serving.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +74,12 @@ class Runner:
         self._refusal: RequestError | None = None
         self._lost: list[float] = []
         self._renewing = False
-        self._closing = threading.Event()
         self._engines = engines
         self._lanes: list[Work] = []
         self._threads: list[threading.Thread] = []
+        self._watch = Watch(f"watch {name}", self._look, limits.stall_s / 4)
         with self._lock:
             self._start()
-        if limits.stall_s:
-            threading.Thread(target=self._watch, name=f"watch {name}", daemon=True).start()
 
     @property
     def alive(self) -> bool:
@@ -154,7 +153,7 @@ class Runner:
         """Stop after the batch that runs; what still waits ends with ShuttingDown."""
         with self._lock:
             self._refuse(ShuttingDown("the server is shutting down and takes no new work"))
-            self._closing.set()
+            self._watch.close()
         for thread in list(self._threads):
             thread.join()
         self._engines.retire()
@@ -184,14 +183,15 @@ class Runner:
 
     def _begin(self, work: Work) -> None:
         name = f"{'express ' if work.express else ''}runner {self._name}"
-        main = behind(self._main) if self._engines.narrow and not work.express else self._main
-        thread = threading.Thread(target=main, args=(work,), name=name, daemon=True)
+        thread = threading.Thread(target=self._main, args=(work,), name=name, daemon=True)
         self._lanes.append(work)
         self._threads = [one for one in self._threads if one.is_alive()] + [thread]
         work.engines.enter()
         thread.start()
 
     def _main(self, work: Work) -> None:
+        if work.engines.narrow and not work.express:
+            go_behind()
         try:
             while batch := self._next(work):
                 for items in together(batch):
@@ -255,7 +255,7 @@ class Runner:
             if self._renewing:
                 return  # what is on its way is for this lane too
             self._renewing = True
-        threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True).start()
+            self._watch.begin(threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True))
 
     def _replace(self) -> None:
         if (engines := self._others()) is None:
@@ -282,14 +282,13 @@ class Runner:
             log.exception("no new engine for %s", self._name)
             return None
 
-    def _watch(self) -> None:
+    def _look(self) -> None:
         """Give up a lane whose batch takes far too long."""
-        while not self._closing.wait(self._limits.stall_s / 4):
-            for work in list(self._lanes):
-                began, expected = work.began, work.expected_s
-                if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
-                    log.error("the engine of %s has not come back from a batch", self._name)
-                    self._lose(work, "stalled")
+        for work in list(self._lanes):
+            began, expected = work.began, work.expected_s
+            if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
+                log.error("the engine of %s has not come back from a batch", self._name)
+                self._lose(work, "stalled")
 
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses and lanes end."""

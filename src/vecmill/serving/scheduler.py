@@ -153,16 +153,13 @@ class Scheduler(Generic[OwnerT]):
         """The next micro-batch, of inputs that run together; empty when nothing waits.
 
         Args:
-            most: What it may cost; empty also where what is left of the request whose turn it is costs more.
+            most: What it may cost. Requests of which more is left are passed over, and where all are it is empty.
         """
-        tenant = self._turns.first()
-        owner = tenant.requests.first(patiently=most == math.inf) if tenant is not None else None
-        if tenant is None or owner is None:
+        owner = self._turn() if most == math.inf else self._small(most)
+        if owner is None or (tenant := owner.tenant) is None:
             return []
         own = len(_next(owner).ids)
         token_s = self._price(own) / own
-        if owner.queued * own * token_s > most:
-            return []
         most /= token_s
         room = min(self.room(own) * own, most)
         knee = max(room, min(self._bounded(self._knee, own) * own, most)) if self._knee is not None else room
@@ -180,6 +177,16 @@ class Scheduler(Generic[OwnerT]):
         self._count(-len(batch), -tokens, -total_cost(batch))
         tidy(self._lines, length)
         return batch
+
+    def _turn(self) -> Owner | None:
+        """Whose turn it is."""
+        tenant = self._turns.first()
+        return None if tenant is None else tenant.requests.first()
+
+    def _small(self, most: float) -> Owner | None:
+        """The first whose whole rest costs no more than this."""
+        small = (owner for tenant in self._turns.least() for owner in tenant.requests.least(most))
+        return next((one for one in small if one.queued * self._price(len(_next(one).ids)) <= most), None)
 
     def fills(self, cost: float) -> bool:
         """Whether what waits is a batch: of so many tokens or items, or one that costs so much."""

@@ -29,6 +29,7 @@ from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, kept, means, vectors
 from vecmill.serving.prepared import Prepared, Preparing, is_small
+from vecmill.serving.priority import go_behind
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import Steps, on_loop, on_thread
 from vecmill.serving.store import ResultStore
@@ -106,7 +107,7 @@ class ServedModel:
         self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
-        self._tokenizing = ThreadPoolExecutor(usable_cpus(), thread_name_prefix=f"tokenizer {name}")
+        self._tokenizing = ThreadPoolExecutor(usable_cpus(), f"tokenizer {name}", initializer=go_behind)
 
     async def submit(self, request: Request, caller: Caller = ANYONE) -> Result:
         """Answer a request from an event loop. Cancelling the call drops what is still queued.

@@ -12,6 +12,7 @@ from vecmill.api.grpc.health import Health
 from vecmill.api.grpc.rpcs import SERVICES
 from vecmill.config import Settings
 from vecmill.serving.events import Events
+from vecmill.serving.priority import go_behind
 from vecmill.serving.registry import Registry
 
 MOST_PENDING = 1_000_000
@@ -31,7 +32,8 @@ class GrpcServer:
     """
 
     def __init__(self, registry: Registry, settings: Settings, events: Events) -> None:
-        self._calls = Calls(registry, Callers(settings), events, ThreadPoolExecutor(2, thread_name_prefix="encoder"))
+        encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
+        self._calls = Calls(registry, Callers(settings), events, encoding)
         options = [
             ("grpc.so_reuseport", int(settings.workers > 1)),  # else two servers could share a port unknowingly
             ("grpc.max_receive_message_length", settings.max_body_bytes),
