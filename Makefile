@@ -2,12 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 REFERENCE := .venv-reference
 INFINITY := .venv-infinity
+REVISION ?= main
 CLIENTS := services frameworks generated
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-soak bench-rivals clean
+.PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-soak bench-rivals bench-turns clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -66,6 +67,9 @@ bench-soak: $(DEV) ## Measure whether an hour of mixed load leaves a mark (ARGS=
 
 bench-rivals: $(DEV) $(INFINITY)/.installed ## Measure queries and bulk work against Infinity and the bare engine (ARGS=seconds a workload)
 	$(VENV)/bin/python bench/rivals.py $(INFINITY)/bin/python $(ARGS)
+
+bench-turns: $(DEV) ## Measure this checkout against another revision, in turns (REVISION=main ARGS="mixed float32 6 5")
+	$(VENV)/bin/python bench/turns.py $(REVISION) $(ARGS)
 
 clean: ## Remove the virtual environments
 	rm -rf $(VENV) $(REFERENCE) $(INFINITY) .venv-clients-*

@@ -1,13 +1,21 @@
-"""The server's own CPU time, with an engine that answers at once: of a lone query, and of a text in a large request."""
+"""The server's own CPU time, with an engine that answers at once: of a lone query, and of a text in a large request.
+
+Beside it what of that is not the server's: uvicorn alone, and the tokenizers library alone.
+"""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 from served import Served, served
 from workload import Client, chunks, passages, queries
 
-CONSTANT = Path(__file__).parent / "constant.py"
+from vecmill.config import DEFAULT_MODEL
+from vecmill.model.source import resolve
+
+CONSTANT, FLOOR = (Path(__file__).with_name(name) for name in ("constant.py", "floor.py"))
 TICKS = os.sysconf("SC_CLK_TCK")
 LONE = 3000
 LARGE, A_REQUEST = 60, 256
@@ -21,7 +29,29 @@ def measure() -> dict[str, Any]:
         short = _microseconds(server, client, queries(6, LARGE * A_REQUEST), A_REQUEST)
         mixed = _microseconds(server, client, passages(7, 10 * A_REQUEST), A_REQUEST)
         client.close()
-    return {"lone_query_us": lone, "query_of_256_us": short, "passage_of_256_us": mixed}
+    with served(script=FLOOR) as server:
+        client = Client(server.host, server.port)
+        floor = _microseconds(server, client, queries(5, LONE), 1)
+        client.close()
+    return {
+        "lone_query_us": lone,
+        "lone_query_uvicorn_alone_us": floor,
+        "lone_query_tokenizer_alone_us": _tokenizing(queries(5, LONE), 1),
+        "query_of_256_us": short,
+        "query_of_256_tokenizer_alone_us": _tokenizing(queries(6, LARGE * A_REQUEST), A_REQUEST),
+        "passage_of_256_us": mixed,
+        "passage_of_256_tokenizer_alone_us": _tokenizing(passages(7, 10 * A_REQUEST), A_REQUEST),
+    }
+
+
+def _tokenizing(texts: list[str], a_request: int) -> int:
+    native = tokenizers.Tokenizer.from_file(str(resolve(DEFAULT_MODEL).folder / "tokenizer.json"))
+    native.no_truncation()
+    native.no_padding()
+    before = time.process_time()
+    for request in chunks(texts, a_request):
+        native.encode_batch_fast(request, add_special_tokens=False)
+    return round((time.process_time() - before) / len(texts) * 1e6)
 
 
 def _microseconds(server: Served, client: Client, texts: list[str], a_request: int) -> int:

@@ -255,13 +255,14 @@ def test_lanes_go_behind(runner: Runner) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
 def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -> None:
     """After a lane was lost priorities are what they were, and other engines' threads are not behind, as it was."""
-    assert isinstance(engines.wide, FakeEngine)
-    engines.wide.faults[7] = "exit"
+    fake = engines.wide
+    assert isinstance(fake, FakeEngine)
+    fake.faults[7] = "exit"
     own, found = os.getpriority(os.PRIO_PROCESS, os.getpid()), list[int]()
 
     def renew() -> Engines:
         found.append(os.getpriority(os.PRIO_PROCESS, 0))
-        wide, narrow = (FakeEngine(engines.wide.spec) for _ in range(2))
+        wide, narrow = (FakeEngine(fake.spec) for _ in range(2))
         return Engines(wide, narrow, lanes=2)
 
     one = Runner("fake", engines, widths={"dense": DIMS}, limits=LIMITS, events=events, renew=renew)

@@ -1,6 +1,8 @@
 """A request's whole way, without HTTP."""
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +19,7 @@ from vecmill.engine.fake import FakeEngine
 from vecmill.errors import InputTooLong, InvalidRequest
 from vecmill.model.spec import ModelSpec
 from vecmill.serving.prepared import INLINE_CHARS
+from vecmill.serving.priority import NICE
 from vecmill.serving.served import ServedModel
 
 LONG = "the cat sat on the mat " * 20
@@ -45,6 +48,13 @@ async def test_the_loop_gets_what_a_thread_gets(serve: Serve) -> None:
         request = Request(model="tiny", inputs=list(texts))
         result = await model.submit(request)
         assert np.array_equal(result.rows, model.compute(request).rows)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
+async def test_tokenizing_goes_behind(serve: Serve) -> None:
+    """Where cores are short, what large requests need goes behind the event loop."""
+    found = await serve().aside(lambda: os.getpriority(os.PRIO_PROCESS, 0))
+    assert found == os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICE
 
 
 def test_tokens_are_counted_with_their_frame(serve: Serve) -> None:
