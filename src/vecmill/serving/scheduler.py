@@ -225,7 +225,9 @@ class Scheduler(Generic[OwnerT]):
         if len(self._tenants) > MANY_TENANTS:
             kept = {key: one for key, one in self._tenants.items() if one.waits or self._turns.is_ahead(one)}
             self._tenants = kept
-        tenant = self._tenants.setdefault(name, Tenant(name, self._patience))
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = Tenant(name, self._patience)
         if not tenant.waits:
             tenant.weight = share
         return tenant
