@@ -3,7 +3,6 @@
 Beside it what of that is not the server's: uvicorn alone, and the tokenizers library alone.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from vecmill.config import DEFAULT_MODEL
 from vecmill.model.source import resolve
 
 CONSTANT, FLOOR = (Path(__file__).with_name(name) for name in ("constant.py", "floor.py"))
-TICKS = os.sysconf("SC_CLK_TCK")
 LONE = 3000
 LARGE, A_REQUEST = 60, 256
 
@@ -56,12 +54,7 @@ def _tokenizing(texts: list[str], a_request: int) -> int:
 
 def _microseconds(server: Served, client: Client, texts: list[str], a_request: int) -> int:
     client.embed(["hello"])
-    before = _cpu_s(server.pid)
+    before = server.cpu_s()
     for request in chunks(texts, a_request):
         client.embed(request)
-    return round((_cpu_s(server.pid) - before) / len(texts) * 1e6)
-
-
-def _cpu_s(pid: int) -> float:
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / TICKS
+    return round((server.cpu_s() - before) / len(texts) * 1e6)

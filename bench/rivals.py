@@ -12,7 +12,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -63,9 +62,8 @@ def one_round(servers: dict[str, tuple[Served, str]], engines: dict[str, Bare], 
         for precision, engine in engines.items() if workload in BARE else ():
             found[f"bare {precision}"][workload] = bare(engine, workload, 100 * number + seed)
         for name, (server, path) in servers.items():
-            os.kill(server.pid, signal.SIGCONT)
-            found[name][workload] = measured(server, path, workload, seconds, 100 * number + seed)
-            os.kill(server.pid, signal.SIGSTOP)
+            with server.turn():
+                found[name][workload] = measured(server, path, workload, seconds, 100 * number + seed)
             print(f"  {name:16} {workload:7} {found[name][workload]}", flush=True)
     return found
 
@@ -146,8 +144,7 @@ def standing(python: str, folder: Path) -> Iterator[dict[str, tuple[Served, str]
         }
         servers["infinity float32"] = (stack.enter_context(infinity(python, folder)), "/embeddings")
         for server, _ in servers.values():
-            stack.callback(os.kill, server.pid, signal.SIGCONT)  # who is stopped does not see SIGTERM
-            os.kill(server.pid, signal.SIGSTOP)
+            stack.enter_context(server.standing())
         yield servers
 
 

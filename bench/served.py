@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,29 @@ class Served:
         if found is None:
             raise ValueError(f"no {field} in the status of process {self.pid}")
         return int(found[1]) / 1024
+
+    def cpu_s(self) -> float:
+        """Processor time of the process so far, all threads together."""
+        user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Stand still, but in its turns."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)  # who is stopped does not see SIGTERM
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Run for so long, where it stands still."""
+        os.kill(self.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGSTOP)
 
 
 @contextmanager

@@ -7,9 +7,7 @@ and stand still (SIGSTOP) but for the one that is asked; each round asks both th
 and what counts is the median of the ratios within a round.
 """
 
-import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -48,19 +46,12 @@ def checkout(revision: str) -> Iterator[Path]:
             subprocess.run([GIT, "worktree", "remove", "--force", folder], cwd=HERE, check=True)
 
 
-def cpu_s(pid: int) -> float:
-    """Processor time of a process so far."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
 def asked(server: Served, workload: str, seconds: float, seed: int) -> Figures:
     """What a server that stands still does of a workload once it runs, by the kind of request and the figure."""
-    os.kill(server.pid, signal.SIGCONT)
-    before = cpu_s(server.pid)
-    found: dict[str, Any] = measured(server, "/v1/embeddings", workload, seconds, seed)
-    spent = cpu_s(server.pid) - before
-    os.kill(server.pid, signal.SIGSTOP)
+    with server.turn():
+        before = server.cpu_s()
+        found: dict[str, Any] = measured(server, "/v1/embeddings", workload, seconds, seed)
+        spent = server.cpu_s() - before
     texts = sum(kind["texts_per_s"] for kind in found.values()) * seconds
     figures = {f"{kind} {name}": value for kind, told in found.items() for name, value in told.items()}
     return figures | {"cpu_us_a_text": round(spent / texts * 1e6)}
@@ -75,8 +66,7 @@ def rounds(revision: str, workload: str, precision: str, count: int, seconds: fl
         for source in (folder, HERE):
             arguments = (f"{MODEL}={DEFAULT_MODEL}", "--precision", precision)
             server = stack.enter_context(served(*arguments, source=source / "src"))
-            stack.callback(os.kill, server.pid, signal.SIGCONT)  # who is stopped does not see SIGTERM
-            os.kill(server.pid, signal.SIGSTOP)
+            stack.enter_context(server.standing())
             servers.append(server)
         for number in range(count):
             seed = 100 * number + SEEDS[workload]

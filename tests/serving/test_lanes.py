@@ -254,7 +254,7 @@ def test_lanes_go_behind(runner: Runner) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
 def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -> None:
-    """After a lane was lost priorities are what they were, and other engines' threads are not behind, as it was."""
+    """After a lane was lost priorities are what they were, and no thread that is behind makes the other engines."""
     fake = engines.wide
     assert isinstance(fake, FakeEngine)
     fake.faults[7] = "exit"
@@ -266,10 +266,10 @@ def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -
         return Engines(wide, narrow, lanes=2)
 
     one = Runner("fake", engines, widths={"dense": DIMS}, limits=LIMITS, events=events, renew=renew)
-    lost = set(one._threads)  # one of them
+    first = set(one._threads)
     with pytest.raises(EngineFailed):
         one.submit([row(1, 7)]).future.result(WAIT_S)
-    until(lambda: len(lost & set(one._threads)) == 2 and len(one._threads) == 3)
+    until(lambda: len(first & set(one._threads)) == 2 and len(one._threads) == 3)
     until(lambda: priorities(one) == [("express runner fake", 0), ("runner fake", NICE), ("runner fake", NICE)])
     assert found == [own]
     one.close()
@@ -284,7 +284,7 @@ def priorities(runner: Runner) -> list[tuple[str, int]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own elsewhere")
 def test_who_begins_behind_goes_no_further_behind() -> None:
-    """A lane that a lane's thread begins, to replace it, is where that one was; a sandbox's refusal harms nobody."""
+    """A thread that one begins which is behind itself is no further behind; a sandbox's refusal harms nobody."""
     own, found = os.getpriority(os.PRIO_PROCESS, os.getpid()), list[int]()
 
     def begin(*others: Callable[[], None]) -> None:

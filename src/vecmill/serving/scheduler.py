@@ -153,7 +153,7 @@ class Scheduler(Generic[OwnerT]):
         """The next micro-batch, of inputs that run together; empty when nothing waits.
 
         Args:
-            most: What it may cost. Requests of which more is left are passed over, and where all are it is empty.
+            most: What it may cost. Requests with more left are passed over; empty where none of `fair.NEAR` has less.
         """
         owner = self._turn() if most == math.inf else self._small(most)
         if owner is None or (tenant := owner.tenant) is None:
