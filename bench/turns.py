@@ -1,12 +1,13 @@
-"""This checkout against another revision of it, in turns on the same texts; prints what a change has changed.
+"""This checkout against another revision of it, in turns on the same texts: what a change has changed.
 
 usage: turns.py REVISION [WORKLOAD [PRECISION [ROUNDS [SECONDS]]]]
 
 A machine's speed changes more from hour to hour than most changes to code do. So both servers are there from the start,
 and stand still (SIGSTOP) but for the one that is asked; each round asks both the same, the bare engine beside them,
-and what counts is the median of the ratios within a round.
+and what counts is the median of the ratios within a round. results/turns.json keeps the last run of each workload.
 """
 
+import json
 import shutil
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import machine
 from bare import Bare
 from load import MODEL, measured
 from rivals import BARE, SEEDS, bare
@@ -25,6 +27,7 @@ from served import Served, served
 from vecmill.config import DEFAULT_MODEL
 
 HERE = Path(__file__).parents[1]
+RESULTS = HERE / "bench" / "results" / "turns.json"
 GIT = shutil.which("git") or "git"
 
 Figures = dict[str, float]
@@ -79,18 +82,23 @@ def rounds(revision: str, workload: str, precision: str, count: int, seconds: fl
 def main(
     revision: str, workload: str = "mixed", precision: str = "float32", count: str = "6", seconds: str = "5"
 ) -> None:
-    """Measure and print."""
-    seen = []
+    """Measure, print and keep."""
+    seen, told = [], dict[str, Any]()
     for one in rounds(revision, workload, precision, int(count), float(seconds)):
         seen.append(one)
         print(*one, sep="\n", end="\n\n", flush=True)
     for name in seen[0][0]:
         before, now = ([found[which][name] for found in seen] for which in (0, 1))
-        ratios = [new / old for old, new in zip(before, now, strict=True) if old]
-        print(
-            f"{name:20} {statistics.median(before):8.2f} -> {statistics.median(now):8.2f}, "
-            f"ratio {statistics.median(ratios):.3f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        )
+        ratios = [round(new / old, 3) for old, new in zip(before, now, strict=True) if old]
+        middles = (round(statistics.median(numbers), 3) for numbers in (before, now, ratios))
+        told[name] = {**dict(zip(("before", "now", "ratio"), middles, strict=True)), "ratio of each round": ratios}
+        print(f"{name:20} {told[name]}")
+    command = [GIT, "describe", "--always", "--dirty"]
+    now_is = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    facts = {"machine": machine.describe(), "before": revision, "now": now_is, "seconds": float(seconds)}
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept[f"{workload} {precision}"] = {**facts, **told}
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
