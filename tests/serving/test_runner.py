@@ -4,7 +4,7 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 
 import numpy as np
@@ -18,8 +18,9 @@ from vecmill.serving.admission import Limits
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import BatchDone, Event, Events
 from vecmill.serving.execution import FEWEST_TOKENS
-from vecmill.serving.job import Job
+from vecmill.serving.job import Job, Work
 from vecmill.serving.runner import MOST_DEATHS, Runner
+from vecmill.serving.watch import Watch
 
 DIMS = 16
 BAD = 7
@@ -164,6 +165,77 @@ def test_a_dead_thread_without_another_engine(runner: Runner, fake: FakeEngine) 
     with pytest.raises(EngineFailed, match="has stopped"):
         runner.submit([ids(1)])
     assert not runner.alive
+
+
+def no_thread(*_: object) -> None:
+    """As where there are as many threads as there may be."""
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_lost_lane_where_no_thread_is_to_be_had(
+    renewed: tuple[Runner, list[FakeEngine]], fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where lanes cannot begin, the model is broken and says so; nothing waits for ever, and all engines are closed."""
+    runner, engines = renewed
+    fake.faults[BAD] = "exit"
+    held(runner, fake)
+    bad, waiting = runner.submit([ids(BAD, BAD)]), runner.submit([ids(5, 5, 5)])
+    monkeypatch.setattr(Work, "begin", no_thread)
+    fake.gate.set()
+    with pytest.raises(EngineFailed, match="died over it"):
+        bad.future.result(WAIT_S)
+    with pytest.raises(EngineFailed, match="has stopped"):
+        waiting.future.result(WAIT_S)
+    assert not runner.alive
+    assert len(engines) == 1
+    while not (fake.closed and engines[0].closed):
+        threading.Event().wait(0.001)
+
+
+def test_a_runner_that_cannot_begin(fake: FakeEngine, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the second lane cannot begin, the first one ends, and the engines are closed."""
+    before, begun = set(threading.enumerate()), list[threading.Thread]()
+    begin = Work.begin
+
+    def once(work: Work, main: Callable[[Work], None], name: str) -> threading.Thread:
+        if begun:
+            no_thread()
+        begun.append(begin(work, main, name))
+        return begun[0]
+
+    monkeypatch.setattr(Work, "begin", once)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Runner("fake", Engines(fake, lanes=2), widths={"dense": DIMS}, limits=LIMITS, events=events)
+    assert fake.closed
+    while set(threading.enumerate()) - before:
+        threading.Event().wait(0.001)
+
+
+def test_a_watch_goes_on() -> None:
+    """Whatever comes of looking and of what is asked for, it is done the next time."""
+    looked, asked = threading.Semaphore(0), threading.Event()
+
+    def look() -> None:
+        looked.release()
+        raise ValueError("one that cannot be looked after")
+
+    watch = Watch("watch", look, 0.001)
+    assert all(looked.acquire(timeout=WAIT_S) for _ in range(3))
+    watch.ask(look)
+    watch.ask(asked.set)
+    assert asked.wait(WAIT_S)
+    watch.close()
+
+
+def test_a_subscriber_that_raises_harms_nobody(runner: Runner, events: Events, seen: list[Event]) -> None:
+    """Requests have their answers, and other subscribers their events."""
+
+    def broken(_: Event) -> None:
+        raise ValueError("no room for another figure")
+
+    events.subscribers.insert(0, broken)
+    assert dense(runner.submit([ids(1, 2)])).shape == (1, DIMS)
+    assert [type(event) for event in seen] == [BatchDone]
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """What happened, told to whoever subscribed: metrics, logs, tests. Nothing here knows a metrics library."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from vecmill.core import Timings
+
+log = logging.getLogger(__name__)
 
 NO_TIMINGS = Timings()
 
@@ -60,11 +63,17 @@ Subscriber = Callable[[Event], None]
 
 @dataclass(slots=True)
 class Events:
-    """The list of subscribers, called in the thread in which it happened; they must be quick and must not raise."""
+    """The list of subscribers, called in the thread in which it happened; they must be quick.
+
+    What one raises is logged: it harms neither those who make things happen nor other subscribers.
+    """
 
     subscribers: list[Subscriber] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
         """Tell everyone."""
         for subscriber in self.subscribers:
-            subscriber(event)
+            try:
+                subscriber(event)
+            except Exception:
+                log.exception("who is told of events could not take one")

@@ -65,6 +65,21 @@ class Work:
         self.part_s = 0.0
         self.abandoned = False
 
+    def begin(self, main: "Callable[[Work], None]", name: str) -> threading.Thread:
+        """Start the lane's thread.
+
+        Raises:
+            RuntimeError: There are as many threads as there may be.
+        """
+        thread = threading.Thread(target=main, args=(self,), name=name, daemon=True)
+        self.engines.enter()
+        try:
+            thread.start()
+        except RuntimeError:
+            self.engines.leave()
+            raise
+        return thread
+
     def use(self, engines: Engines) -> None:
         """Compute with these from now on."""
         if self.engines is not engines:

@@ -78,8 +78,12 @@ class Runner:
         self._lanes: list[Work] = []
         self._threads: list[threading.Thread] = []
         self._watch = Watch(f"watch {name}", self._look, limits.stall_s / 4)
-        with self._lock:
-            self._start()
+        try:
+            with self._lock:
+                self._start()
+        except RuntimeError:
+            self.close()
+            raise
 
     @property
     def alive(self) -> bool:
@@ -167,27 +171,19 @@ class Runner:
     def _refuse(self, error: RequestError) -> None:
         """Admit nothing from now on, and let lanes end. The lock is held."""
         self._refusal = self._refusal or error
-        self._wake_all()
-
-    def _wake_all(self) -> None:
         self._wake.notify_all()
         self._wake_express.notify_all()
 
     def _start(self) -> None:
-        """Begin the lanes that the present engines want and are not there. The lock is held."""
+        """Begin the lanes that the present engines want and are not there, or raise RuntimeError. The lock is held."""
         self._lanes = [work for work in self._lanes if not work.abandoned]
         wanted = [False] * self._engines.lanes + [True] * (self._engines.narrow is not None)
         for express in wanted:
             if sum(work.express == express for work in self._lanes) < wanted.count(express):
-                self._begin(Work(self._engines, express=express))
-
-    def _begin(self, work: Work) -> None:
-        name = f"{'express ' if work.express else ''}runner {self._name}"
-        thread = threading.Thread(target=self._main, args=(work,), name=name, daemon=True)
-        self._lanes.append(work)
-        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
-        work.engines.enter()
-        thread.start()
+                work = Work(self._engines, express=express)
+                begun = work.begin(self._main, f"{'express ' if express else ''}runner {self._name}")
+                self._lanes.append(work)
+                self._threads = [one for one in self._threads if one.is_alive()] + [begun]
 
     def _main(self, work: Work) -> None:
         if work.engines.narrow and not work.express:
@@ -239,8 +235,8 @@ class Runner:
             if work.abandoned:
                 return
             work.abandoned = True
-            now = time.monotonic()
-            self._lost = [one for one in self._lost if now - one < DEATHS_WITHIN_S] + [now]
+            self._lost.append(now := time.monotonic())
+            self._lost = [one for one in self._lost if now - one < DEATHS_WITHIN_S]
             held, work.items = work.items, []
             guilty = work.running[0] if len(work.running) == 1 else None
             for item in work.running:
@@ -248,36 +244,41 @@ class Runner:
             if guilty is not None:
                 guilty.owner.fail(EngineFailed(f"input {guilty.owner.number(guilty.row)}: the engine {how} over it"))
             self._queue.put_back([item for item in held if item is not guilty and not item.owner.future.done()])
-            self._wake_all()
+            self._call(len(held))
             if self._refusal is not None:
                 self._fail_all(self._refusal)  # lanes take nothing any more
-                return
-            if self._renewing:
-                return  # what is on its way is for this lane too
-            self._renewing = True
-            self._watch.begin(threading.Thread(target=self._replace, name=f"replacing {self._name}", daemon=True))
+            elif not self._renewing:  # else what is on its way is for this lane too
+                self._renewing = True
+                self._watch.ask(self._replace)
 
     def _replace(self) -> None:
-        if (engines := self._others()) is None:
-            self._fail_all(EngineLost(f"the engine of {self._name!r} has stopped; restart the server"))
-            self._engines.retire()
-            return
+        """Go on with other engines; where that cannot be, the runner is broken."""
+        engines, old = self._others(), self._engines
         with self._lock:
-            self._renewing = False
-            if self._refusal is None:
+            if engines is not None and self._continues(engines):
                 log.warning("the engine of %s was replaced", self._name)
-                engines, self._engines = self._engines, engines
-                self._start()
             else:
-                self._fail_all(self._refusal)
+                lost = EngineLost(f"the engine of {self._name!r} has stopped; restart the server")
+                self._fail_all(self._refusal or lost)
+            self._renewing = False
+        old.retire()
+
+    def _continues(self, engines: Engines) -> bool:
+        """Whether lanes compute with these from now on. The lock is held."""
+        self._engines = engines
+        try:
+            if self._refusal is None:
+                self._start()
+                return True
+        except RuntimeError:
+            log.exception("no thread for a lane of %s", self._name)
         engines.retire()
+        return False
 
     def _others(self) -> Engines | None:
         """New engines; None where there are none, or too many lanes were lost already."""
-        if self._renew is None or len(self._lost) > MOST_DEATHS:
-            return None
         try:
-            return self._renew()
+            return self._renew() if self._renew is not None and len(self._lost) <= MOST_DEATHS else None
         except BaseException:
             log.exception("no new engine for %s", self._name)
             return None
