@@ -75,7 +75,7 @@ class Work:
         self.engines.enter()
         try:
             thread.start()
-        except RuntimeError:
+        except BaseException:
             self.engines.leave()
             raise
         return thread

@@ -81,7 +81,7 @@ class Runner:
         try:
             with self._lock:
                 self._start()
-        except RuntimeError:
+        except Exception:
             self.close()
             raise
 
@@ -270,8 +270,8 @@ class Runner:
             if self._refusal is None:
                 self._start()
                 return True
-        except RuntimeError:
-            log.exception("no thread for a lane of %s", self._name)
+        except Exception:
+            log.exception("no lane for %s", self._name)
         engines.retire()
         return False
 
