@@ -175,7 +175,7 @@ class Runner:
         self._wake_express.notify_all()
 
     def _start(self) -> None:
-        """Begin the lanes that the present engines want and are not there, or raise RuntimeError. The lock is held."""
+        """Begin the lanes that the present engines want and are not there, or raise. The lock is held."""
         self._lanes = [work for work in self._lanes if not work.abandoned]
         wanted = [False] * self._engines.lanes + [True] * (self._engines.narrow is not None)
         for express in wanted:
