@@ -4,8 +4,15 @@ REFERENCE := .venv-reference
 INFINITY := .venv-infinity
 REVISION ?= main
 CLIENTS := services frameworks generated
+, := ,
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
+
+# A download may arrive damaged, which older pips neither mend nor try again: once more, past pip's own cache.
+define pip-install
+$(1)/bin/pip install --quiet --disable-pip-version-check $(2) || \
+$(1)/bin/pip install --quiet --disable-pip-version-check --no-cache-dir $(2)
+endef
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve test test-reference test-real test-clients check format proto golden bench bench-engine bench-scheduler bench-scaling bench-soak bench-rivals bench-turns clean
@@ -78,28 +85,29 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(BASE): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e .
+	$(call pip-install,$(VENV),-e .)
 	touch $@
 
 $(DEV): pyproject.toml | $(BASE)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(call pip-install,$(VENV),-e '.[dev]')
 	touch $@
 
 $(REFERENCE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(REFERENCE)
-	$(REFERENCE)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,reference]'
+	$(call pip-install,$(REFERENCE),-e '.[dev$(,)reference]')
 	touch $@
 
 $(INFINITY)/.installed:
 	$(PYTHON) -m venv $(INFINITY)
-	$(INFINITY)/bin/pip install --quiet --disable-pip-version-check 'infinity-emb[server,optimum]==0.0.78'
+	$(call pip-install,$(INFINITY),'infinity-emb[server$(,)optimum]==0.0.78')
 	touch $@
 
 # The files name every package that is installed: to resolve so many takes pip many minutes. Older pips read the index's
 # pages slowly, and most modules are never imported, so never need compiling.
 .venv-clients-%/.installed: tests/clients/requirements-%.txt
-	$(PYTHON) -m venv --upgrade-deps .venv-clients-$*
-	.venv-clients-$*/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r $<
+	$(PYTHON) -m venv .venv-clients-$*
+	$(call pip-install,.venv-clients-$*,--upgrade pip)
+	$(call pip-install,.venv-clients-$*,--no-deps --no-compile -r $<)
 	touch $@
 
 .venv-clients-node/.installed: tests/clients/requirements-node.txt
