@@ -4,13 +4,15 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from vecmill.core import Output
+from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
 from vecmill.serving import runner as runner_module
@@ -372,3 +374,93 @@ def test_a_job_is_forgotten(runner: Runner) -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class InstantEngine(FakeEngine):
+    """One whose short requests need no lane; knows on which threads it ran."""
+
+    instant = True
+
+    def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
+        """As the fake engine."""
+        self.names = [*getattr(self, "names", []), threading.current_thread().name]
+        return super().compute(batch, outputs)
+
+
+@pytest.fixture
+def instant(fake: FakeEngine, events: Events) -> Iterator[tuple[Runner, InstantEngine]]:
+    """A runner on an instant engine, whose batches have 40 inputs at most."""
+    engine = InstantEngine(fake.spec)
+    limits = Limits(batch_tokens=1000, max_queue_tokens=1000, batch_inputs=40)
+    runner = Runner("instant", Engines(engine), widths={"dense": DIMS}, limits=limits, events=events)
+    yield runner, engine
+    engine.gate.set()
+    runner.close()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "at_once"),
+    [(1, True), (32, True), (40, False), (41, False)],  # 32 x (1 + 7) = 256; 40 have too many tokens, 41 are too many
+)
+def test_a_short_request_of_an_instant_engine_runs_where_it_is(
+    instant: tuple[Runner, InstantEngine], inputs: int, at_once: bool
+) -> None:
+    """It has its rows when it comes back, from the caller's own thread; a longer one waits for a lane."""
+    runner, engine = instant
+    rows = [ids(*range(n, n + 7)) for n in range(1, inputs + 1)]
+    job = runner.submit(rows)
+    assert not at_once or job.future.done()
+    assert dense(job).tolist() == [fake_row(row, DIMS).tolist() for row in rows]
+    assert set(engine.names) == {threading.current_thread().name if at_once else "runner instant"}
+
+
+def test_a_short_request_passes_what_waits_for_a_lane(instant: tuple[Runner, InstantEngine]) -> None:
+    """A lane that stands still, and a queue behind it, are not its way."""
+    runner, engine = instant
+    long = [ids(*range(1, 200))] * 2
+    engine.gate.clear()
+    first, second = runner.submit(long), runner.submit(long)
+    done: list[Job] = []
+    short = threading.Thread(target=lambda: done.append(runner.submit([ids(1, 2)])))
+    short.start()
+    engine.gate.set()
+    short.join(WAIT_S)
+    assert dense(done[0]).shape == (1, DIMS)
+    assert [dense(job).shape for job in (first, second)] == [(2, DIMS)] * 2
+
+
+@pytest.mark.parametrize(("fault", "words"), [("raise", "failed"), ("nan", "NaN"), ("memory", "MemoryError")])
+def test_at_once_only_the_guilty_input_fails(
+    instant: tuple[Runner, InstantEngine], events: Events, fault: str, words: str
+) -> None:
+    """What fails at once is an error of its own request, and the batch is counted as one of a lane's is."""
+    runner, engine = instant
+    told: list[Event] = []
+    events.subscribers.append(told.append)
+    engine.faults[BAD] = fault
+    job = runner.submit([ids(2, 3), ids(2, BAD)])
+    with pytest.raises(EngineFailed, match=f"input 1: .*{words}"):
+        job.future.result(0)
+    assert dense(runner.submit([ids(2, 3)])).tolist() == [fake_row(ids(2, 3), DIMS).tolist()]
+    batches = [event for event in told if isinstance(event, BatchDone)]
+    assert [(one.rows, one.failed) for one in batches][-1] == (1, False)
+    assert any(one.failed for one in batches) == (fault != "nan")
+
+
+def test_a_closed_runner_runs_nothing_at_once(instant: tuple[Runner, InstantEngine]) -> None:
+    """What comes after closing is refused, and an engine that somebody runs is not closed under them."""
+    runner, engine = instant
+    engine.gate.clear()
+    done: list[Job] = []
+    running = threading.Thread(target=lambda: done.append(runner.submit([ids(1, 2)])))
+    running.start()
+    while not hasattr(engine, "names"):
+        threading.Event().wait(0.001)
+    runner.close()
+    assert not engine.closed
+    with pytest.raises(ShuttingDown):
+        runner.submit([ids(1)])
+    engine.gate.set()
+    running.join(WAIT_S)
+    assert dense(done[0]).shape == (1, DIMS)
+    assert engine.closed

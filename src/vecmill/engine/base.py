@@ -111,10 +111,13 @@ class Engine(Protocol):
     Attributes:
         weight_bytes: What its weights take in memory.
         shared: Whether several threads may call `compute` at once.
+        instant: Whether a short batch takes less than waking another thread for it; any number of
+            threads may then call `compute` at once.
     """
 
     weight_bytes: int
     shared: bool = False
+    instant: bool = False
 
     def alike(self, length: int) -> int:
         """What lengths have in common that run best in one pass."""

@@ -39,6 +39,8 @@ class StaticEngine(Engine):
         LoadError: As `vecmill.model.static.read_table`.
     """
 
+    instant = True
+
     def __init__(self, spec: ModelSpec, *, threads: int = 1, precision: str = "float32") -> None:
         del threads
         if any(not isinstance(module, Normalize) for module in spec.tail):

@@ -2,14 +2,16 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vecmill.core import Output
-from vecmill.engine.base import Batch, Column
+from vecmill.engine.base import Batch, Column, Ids
 from vecmill.errors import EngineFailed
 from vecmill.serving.cost import CostModel
+from vecmill.serving.engines import Engines
 from vecmill.serving.events import BatchDone, Events
 from vecmill.serving.finish import sound
 from vecmill.serving.job import Job, Work
@@ -20,6 +22,9 @@ log = logging.getLogger(__name__)
 
 FEWEST_TOKENS = 64
 """The bound on a micro-batch is not lowered below this, however short memory is."""
+
+SHORT = 256
+"""Inputs and tokens together of a request that needs no lane where the engine is instant."""
 
 SHORT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate")
 """Words by which engines say that memory is short."""
@@ -42,6 +47,19 @@ class Execution:
     queue: Scheduler[Job]
     cost: CostModel
     events: Events
+
+    def is_short(self, rows: Sequence[Ids], engines: Engines) -> bool:
+        """Whether to run these at once, on the caller's thread, takes less than to wake a lane for them."""
+        if not engines.wide.instant or len(rows) > self.queue.batch_inputs:
+            return False
+        return len(rows) + sum(map(len, rows)) <= min(SHORT, self.queue.batch_tokens)
+
+    def at_once(self, job: Job, rows: Sequence[Ids], engines: Engines) -> None:
+        """Run all inputs of a job on this thread, with engines that were entered for it and are left."""
+        try:
+            self.run([Item(ids, job, row) for row, ids in enumerate(rows)], Work(engines))
+        finally:
+            engines.leave()
 
     def run(self, items: list[Item[Job]], work: Work) -> None:
         """Run a batch; one that fails is halved until the guilty input is alone."""

@@ -24,6 +24,10 @@ EXPRESS = 3.0
 it. For its like it waits, as they make a batch together."""
 
 
+STALLED = 30.0
+"""A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
+
+
 class Work:
     """What a lane's thread has in hand.
 
@@ -99,6 +103,11 @@ class Work:
     def left_s(self, now: float) -> float:
         """Predicted seconds until the batch in hand is done."""
         return max(0.0, self.held + self.expected_s - now) if self.items else 0.0
+
+    def is_stalled(self, stall_s: float) -> bool:
+        """Whether the batch that runs takes far too long, and longer than this."""
+        began, expected_s = self.began, self.expected_s
+        return bool(began) and time.monotonic() - began > max(stall_s, STALLED * expected_s)
 
     def most(self, lanes: Sequence["Work"]) -> float:
         """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""

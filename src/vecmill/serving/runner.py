@@ -32,9 +32,6 @@ MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
 """A runner that loses so many threads in so short a time is broken, and stays it."""
 
-STALLED = 30.0
-"""A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
-
 
 class Runner:
     """The engines of one model, their queue and their lanes.
@@ -117,7 +114,7 @@ class Runner:
         weight: float = 1.0,
         who: Hashable = None,
     ) -> Job:
-        """Queue the inputs of one request. Thread-safe.
+        """Queue the inputs of one request, or run them at once where that is quicker. Thread-safe.
 
         Args:
             rows: Token ids of each, int32 [length].
@@ -138,10 +135,15 @@ class Runner:
         with self._lock:
             if self._refusal is not None:
                 raise type(self._refusal)(*self._refusal.args)  # a new one: a raised error keeps its traceback
-            self.admit([len(ids) for ids in rows], who)
-            self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
-            self._call(len(rows))
-        job.at_end(self._forget)
+            if short := self._execution.is_short(rows, engines := self._engines):
+                engines.enter()
+            else:
+                self.admit([len(ids) for ids in rows], who)
+                self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
+                self._call(len(rows))
+                job.at_end(self._forget)
+        if short:
+            self._execution.at_once(job, rows, engines)
         return job
 
     def admit(self, lengths: Sequence[int], who: Hashable = None, *, joins: bool = True) -> None:
@@ -285,11 +287,9 @@ class Runner:
 
     def _look(self) -> None:
         """Give up a lane whose batch takes far too long."""
-        for work in list(self._lanes):
-            began, expected = work.began, work.expected_s
-            if began and time.monotonic() - began > max(self._limits.stall_s, STALLED * expected):
-                log.error("the engine of %s has not come back from a batch", self._name)
-                self._lose(work, "stalled")
+        for work in [lane for lane in self._lanes if lane.is_stalled(self._limits.stall_s)]:
+            log.error("the engine of %s has not come back from a batch", self._name)
+            self._lose(work, "stalled")
 
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses and lanes end."""

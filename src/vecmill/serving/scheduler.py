@@ -67,6 +67,8 @@ class Scheduler(Generic[OwnerT]):
         patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
     Attributes:
+        batch_tokens: As above; may be lowered.
+        batch_inputs: As above.
         waiting_items: Items in the queue.
         waiting_tokens: Their tokens.
         waiting_cost: What they cost, at the prices at which they came.
@@ -84,7 +86,7 @@ class Scheduler(Generic[OwnerT]):
         patience: float = math.inf,
     ) -> None:
         self.batch_tokens = batch_tokens
-        self._batch_inputs = batch_inputs
+        self.batch_inputs = batch_inputs
         self._most = room
         self._knee = knee
         self._patience = patience
@@ -166,7 +168,7 @@ class Scheduler(Generic[OwnerT]):
         length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = knee > room and len(pile) == pile[-1].owner.queued and tokens_of(pile) <= room
-            left = self._batch_inputs - len(batch)
+            left = self.batch_inputs - len(batch)
             part, size = leading(pile, (knee if whole else room) - tokens, left, least=not batch)
             if part:
                 batch += part
@@ -190,7 +192,7 @@ class Scheduler(Generic[OwnerT]):
 
     def fills(self, cost: float) -> bool:
         """Whether what waits is a batch: of so many tokens or items, or one that costs so much."""
-        items, tokens = self.waiting_items >= self._batch_inputs, self.waiting_tokens >= self.batch_tokens
+        items, tokens = self.waiting_items >= self.batch_inputs, self.waiting_tokens >= self.batch_tokens
         return items or tokens or self.waiting_cost >= cost
 
     def cost_of(self, length: int) -> float:
@@ -235,7 +237,7 @@ class Scheduler(Generic[OwnerT]):
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
         length = len(_next(owner).ids)
-        return min(self.room(length), owner.queued, self._batch_inputs) * self._price(length)
+        return min(self.room(length), owner.queued, self.batch_inputs) * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
         owner.tenant = tenant
