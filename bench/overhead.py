@@ -1,13 +1,19 @@
 """The server's own CPU time, with an engine that answers at once: of a lone query, and of a text in a large request.
 
-Beside it what of that is not the server's: uvicorn alone, and the tokenizers library alone.
+Beside it what of that is not the server's: uvicorn alone, and the tokenizers library alone. And a lone query of a
+static table: it runs in the thread in which it comes, where the other engine's query wakes a lane.
 """
 
+import json
+import shutil
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
+from safetensors.numpy import save_file
 from served import Served, served
 from workload import Client, chunks, passages, queries
 
@@ -17,6 +23,7 @@ from vecmill.model.source import resolve
 CONSTANT, FLOOR = (Path(__file__).with_name(name) for name in ("constant.py", "floor.py"))
 LONE = 3000
 LARGE, A_REQUEST = 60, 256
+TABLE_DIMS = 256
 
 
 def measure() -> dict[str, Any]:
@@ -31,8 +38,13 @@ def measure() -> dict[str, Any]:
         client = Client(server.host, server.port)
         floor = _microseconds(server, client, queries(5, LONE), 1)
         client.close()
+    with tempfile.TemporaryDirectory() as folder, served(str(_table(Path(folder))), "--result-cache-mb", "0") as server:
+        client = Client(server.host, server.port)
+        table = _microseconds(server, client, queries(5, LONE), 1)
+        client.close()
     return {
         "lone_query_us": lone,
+        "lone_query_of_a_table_us": table,
         "lone_query_uvicorn_alone_us": floor,
         "lone_query_tokenizer_alone_us": _tokenizing(queries(5, LONE), 1),
         "query_of_256_us": short,
@@ -40,6 +52,17 @@ def measure() -> dict[str, Any]:
         "passage_of_256_us": mixed,
         "passage_of_256_tokenizer_alone_us": _tokenizing(passages(7, 10 * A_REQUEST), A_REQUEST),
     }
+
+
+def _table(folder: Path) -> Path:
+    """A static model with the demo model's tokenizer, in model2vec's layout."""
+    tokenizer = resolve(DEFAULT_MODEL).folder / "tokenizer.json"
+    rows = tokenizers.Tokenizer.from_file(str(tokenizer)).get_vocab_size()
+    values = np.random.default_rng(8).standard_normal((rows, TABLE_DIMS), dtype=np.float32)
+    save_file({"embeddings": values}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    shutil.copy(tokenizer, folder)
+    return folder
 
 
 def _tokenizing(texts: list[str], a_request: int) -> int:

@@ -1,5 +1,7 @@
 """What the engine of static models promises beyond the contract."""
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,19 @@ def test_a_text_without_known_tokens_is_the_callers(tmp_path: Path) -> None:
         for nothing in ("中", " ", "\x07"):
             with pytest.raises(InvalidRequest, match=r"input\[1\] holds no token that .* knows"):
                 embedder.embed(["cat", nothing])
+
+
+def test_short_requests_of_many_threads_have_their_own_bytes(tmp_path: Path) -> None:
+    """Short requests run in the threads in which they come, several at once: each has what it has alone."""
+    with Embedder(str(write_model2vec(tmp_path)), settings=Settings(threads=1, result_cache_mb=0)) as embedder:
+        texts = [" ".join(words) for words in product(("cat", "dog", "the"), repeat=4)]
+        alone = [embedder.embed(text).tobytes() for text in texts]
+        with ThreadPoolExecutor(8) as threads:
+            for rows in threads.map(embedder.embed, [texts[n:] + texts[:n] for n in range(len(texts))]):
+                turned = [row.tobytes() for row in rows]
+                first = turned.index(alone[0])
+                assert turned[first:] + turned[:first] == alone
+            assert [row.tobytes() for row in threads.map(embedder.embed, texts * 10)] == alone * 10
 
 
 def test_a_dense_is_refused(tmp_path: Path) -> None:
