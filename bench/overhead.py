@@ -4,17 +4,14 @@ Beside it what of that is not the server's: uvicorn alone, and the tokenizers li
 static table: it runs in the thread in which it comes, where the other engine's query wakes a lane.
 """
 
-import json
-import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
-from safetensors.numpy import save_file
 from served import Served, served
+from workers import table
 from workload import Client, chunks, passages, queries
 
 from vecmill.config import DEFAULT_MODEL
@@ -23,28 +20,22 @@ from vecmill.model.source import resolve
 CONSTANT, FLOOR = (Path(__file__).with_name(name) for name in ("constant.py", "floor.py"))
 LONE = 3000
 LARGE, A_REQUEST = 60, 256
-TABLE_DIMS = 256
 
 
 def measure() -> dict[str, Any]:
     """Microseconds of CPU, all threads together, a lone query and a text of a 256-text request."""
-    with served("--result-cache-mb", "0", script=CONSTANT) as server:
-        client = Client(server.host, server.port)
-        lone = _microseconds(server, client, queries(5, LONE), 1)
-        short = _microseconds(server, client, queries(6, LARGE * A_REQUEST), A_REQUEST)
-        mixed = _microseconds(server, client, passages(7, 10 * A_REQUEST), A_REQUEST)
-        client.close()
+    uncached = ("--result-cache-mb", "0")
+    with served(*uncached, script=CONSTANT) as server:
+        lone = _microseconds(server, queries(5, LONE), 1)
+        short = _microseconds(server, queries(6, LARGE * A_REQUEST), A_REQUEST)
+        mixed = _microseconds(server, passages(7, 10 * A_REQUEST), A_REQUEST)
     with served(script=FLOOR) as server:
-        client = Client(server.host, server.port)
-        floor = _microseconds(server, client, queries(5, LONE), 1)
-        client.close()
-    with tempfile.TemporaryDirectory() as folder, served(str(_table(Path(folder))), "--result-cache-mb", "0") as server:
-        client = Client(server.host, server.port)
-        table = _microseconds(server, client, queries(5, LONE), 1)
-        client.close()
+        floor = _microseconds(server, queries(5, LONE), 1)
+    with tempfile.TemporaryDirectory() as folder, served(table(Path(folder)), *uncached) as server:
+        static = _microseconds(server, queries(5, LONE), 1)
     return {
         "lone_query_us": lone,
-        "lone_query_of_a_table_us": table,
+        "lone_query_of_a_table_us": static,
         "lone_query_uvicorn_alone_us": floor,
         "lone_query_tokenizer_alone_us": _tokenizing(queries(5, LONE), 1),
         "query_of_256_us": short,
@@ -52,17 +43,6 @@ def measure() -> dict[str, Any]:
         "passage_of_256_us": mixed,
         "passage_of_256_tokenizer_alone_us": _tokenizing(passages(7, 10 * A_REQUEST), A_REQUEST),
     }
-
-
-def _table(folder: Path) -> Path:
-    """A static model with the demo model's tokenizer, in model2vec's layout."""
-    tokenizer = resolve(DEFAULT_MODEL).folder / "tokenizer.json"
-    rows = tokenizers.Tokenizer.from_file(str(tokenizer)).get_vocab_size()
-    values = np.random.default_rng(8).standard_normal((rows, TABLE_DIMS), dtype=np.float32)
-    save_file({"embeddings": values}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
-    shutil.copy(tokenizer, folder)
-    return folder
 
 
 def _tokenizing(texts: list[str], a_request: int) -> int:
@@ -75,9 +55,12 @@ def _tokenizing(texts: list[str], a_request: int) -> int:
     return round((time.process_time() - before) / len(texts) * 1e6)
 
 
-def _microseconds(server: Served, client: Client, texts: list[str], a_request: int) -> int:
+def _microseconds(server: Served, texts: list[str], a_request: int) -> int:
+    client = Client(server.host, server.port)
     client.embed(["hello"])
     before = server.cpu_s()
     for request in chunks(texts, a_request):
         client.embed(request)
-    return round((server.cpu_s() - before) / len(texts) * 1e6)
+    spent_s = server.cpu_s() - before
+    client.close()
+    return round(spent_s / len(texts) * 1e6)
