@@ -377,13 +377,21 @@ def test_a_job_is_forgotten(runner: Runner) -> None:
 
 
 class InstantEngine(FakeEngine):
-    """One whose short requests need no lane; knows on which threads it ran."""
+    """One whose short requests need no lane; knows on which threads it ran, and stalls lanes alone on request."""
 
     instant = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.names: list[str] = []
+        self.lanes = threading.Event()
+        self.lanes.set()
+
     def compute(self, batch: Batch, outputs: Sequence[Output]) -> list[Column]:
         """As the fake engine."""
-        self.names = [*getattr(self, "names", []), threading.current_thread().name]
+        self.names.append(threading.current_thread().name)
+        if self.names[-1] == "runner instant":
+            self.lanes.wait()
         return super().compute(batch, outputs)
 
 
@@ -394,20 +402,21 @@ def instant(fake: FakeEngine, events: Events) -> Iterator[tuple[Runner, InstantE
     limits = Limits(batch_tokens=1000, max_queue_tokens=1000, batch_inputs=40)
     runner = Runner("instant", Engines(engine), widths={"dense": DIMS}, limits=limits, events=events)
     yield runner, engine
+    engine.lanes.set()
     engine.gate.set()
     runner.close()
 
 
 @pytest.mark.parametrize(
-    ("inputs", "at_once"),
-    [(1, True), (32, True), (40, False), (41, False)],  # 32 x (1 + 7) = 256; 40 have too many tokens, 41 are too many
+    ("inputs", "length", "at_once"),
+    [(1, 7, True), (32, 7, True), (33, 7, False), (40, 2, True), (41, 2, False)],  # 32 x (1 + 7) = 256; 41 are too many
 )
 def test_a_short_request_of_an_instant_engine_runs_where_it_is(
-    instant: tuple[Runner, InstantEngine], inputs: int, at_once: bool
+    instant: tuple[Runner, InstantEngine], inputs: int, length: int, at_once: bool
 ) -> None:
     """It has its rows when it comes back, from the caller's own thread; a longer one waits for a lane."""
     runner, engine = instant
-    rows = [ids(*range(n, n + 7)) for n in range(1, inputs + 1)]
+    rows = [ids(*range(n, n + length)) for n in range(1, inputs + 1)]
     job = runner.submit(rows)
     assert not at_once or job.future.done()
     assert dense(job).tolist() == [fake_row(row, DIMS).tolist() for row in rows]
@@ -418,15 +427,17 @@ def test_a_short_request_passes_what_waits_for_a_lane(instant: tuple[Runner, Ins
     """A lane that stands still, and a queue behind it, are not its way."""
     runner, engine = instant
     long = [ids(*range(1, 200))] * 2
-    engine.gate.clear()
-    first, second = runner.submit(long), runner.submit(long)
-    done: list[Job] = []
-    short = threading.Thread(target=lambda: done.append(runner.submit([ids(1, 2)])))
-    short.start()
-    engine.gate.set()
-    short.join(WAIT_S)
-    assert dense(done[0]).shape == (1, DIMS)
-    assert [dense(job).shape for job in (first, second)] == [(2, DIMS)] * 2
+    engine.lanes.clear()
+    first = runner.submit(long)
+    while not engine.names:
+        threading.Event().wait(0.001)
+    second, third = runner.submit(long), runner.submit(long)
+    with pytest.raises(Overloaded):
+        runner.submit(long)
+    short = runner.submit([ids(1, 2)])
+    assert (short.future.done(), second.future.done(), third.future.done()) == (True, False, False)
+    engine.lanes.set()
+    assert [dense(job).shape for job in (first, second, third, short)] == [(2, DIMS)] * 3 + [(1, DIMS)]
 
 
 @pytest.mark.parametrize(("fault", "words"), [("raise", "failed"), ("nan", "NaN"), ("memory", "MemoryError")])
@@ -454,7 +465,7 @@ def test_a_closed_runner_runs_nothing_at_once(instant: tuple[Runner, InstantEngi
     done: list[Job] = []
     running = threading.Thread(target=lambda: done.append(runner.submit([ids(1, 2)])))
     running.start()
-    while not hasattr(engine, "names"):
+    while not engine.names:
         threading.Event().wait(0.001)
     runner.close()
     assert not engine.closed
