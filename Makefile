@@ -4,6 +4,7 @@ REFERENCE := .venv-reference
 INFINITY := .venv-infinity
 REVISION ?= main
 CLIENTS := services frameworks generated
+# A comma within an argument of a call.
 , := ,
 BASE := $(VENV)/.base
 DEV := $(VENV)/.dev

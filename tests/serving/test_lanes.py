@@ -220,6 +220,13 @@ def test_no_lanes_for_an_engine_of_one_thread_at_a_time(fake: FakeEngine) -> Non
     assert (engines.lanes, engines.narrow) == (1, None)
 
 
+def test_no_second_copy_of_an_instant_engine(fake: FakeEngine) -> None:
+    """A table is there once, however many lanes are asked for."""
+    fake.shared = fake.instant = True
+    engines = open_engines(lambda **_: fake, Settings(threads=4, lanes=4))
+    assert (engines.lanes, engines.narrow) == (1, None)
+
+
 def test_a_second_engine_that_fails_leaves_none(fake: FakeEngine) -> None:
     """Where the second engine cannot be made the first is closed."""
     fake.shared = True

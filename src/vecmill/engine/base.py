@@ -111,8 +111,8 @@ class Engine(Protocol):
     Attributes:
         weight_bytes: What its weights take in memory.
         shared: Whether several threads may call `compute` at once.
-        instant: Whether a short batch takes less than waking another thread for it; any number of
-            threads may then call `compute` at once.
+        instant: Whether a short batch takes less than waking another thread for it. Such an engine is shared, and gains
+            nothing from a second one.
     """
 
     weight_bytes: int

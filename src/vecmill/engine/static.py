@@ -39,7 +39,7 @@ class StaticEngine(Engine):
         LoadError: As `vecmill.model.static.read_table`.
     """
 
-    instant = True
+    shared = instant = True
 
     def __init__(self, spec: ModelSpec, *, threads: int = 1, precision: str = "float32") -> None:
         del threads

@@ -164,7 +164,7 @@ def load(
 
 
 def open_engines(one: Callable[..., Engine], settings: Settings) -> Engines:
-    """An engine on all threads, and where lanes are wanted and fit into memory a second one that they share.
+    """An engine on all threads, and where lanes are wanted, of use and fit into memory a second one that they share.
 
     Args:
         one: Makes an engine of `threads`.
@@ -177,7 +177,7 @@ def open_engines(one: Callable[..., Engine], settings: Settings) -> Engines:
     wide = one(threads=threads)
     room = SECOND_COPY * usable_memory() / settings.workers
     lanes = settings.lanes or (threads if wide.weight_bytes < room else 1)
-    if lanes == 1 or not wide.shared:
+    if lanes == 1 or not wide.shared or wide.instant:
         return Engines(wide)
     try:
         return Engines(wide, one(threads=1), lanes)
