@@ -101,6 +101,16 @@ def test_it_learns() -> None:
     assert slow.seconds(4, 64) == pytest.approx(2 * before, rel=0.05)
 
 
+def test_small_requests_are_worth_a_batch_twice_as_large() -> None:
+    """The knee is at 24 overheads, of which one is the batch's own; the room at 12, and at the time that it may take."""
+    model = CostModel(batch_s=1.0, overhead_s=0.001, token_s=[0.0001])
+    assert (model.room(10), model.knee(10)) == (499, 499)  # of less than half its time no batch is made
+    model = CostModel(batch_s=0.012, overhead_s=0.001, token_s=[0.0001])
+    assert (model.room(10), model.knee(10)) == (11, 23)
+    model = CostModel(batch_s=0.001, overhead_s=0.001, token_s=[0.0001])
+    assert (model.room(10), model.knee(10)) == (3, 23)
+
+
 def test_a_busy_machine_makes_no_smaller_batches() -> None:
     """Where all takes three times as long for a while, as many rows are worth a batch as before, then and after."""
     model = measured(Engine())

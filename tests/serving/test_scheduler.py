@@ -86,6 +86,18 @@ def test_small_requests_make_a_larger_batch() -> None:
     assert [len(batch) for batch in drain(scheduler)] == [3, 2]
 
 
+def test_other_tenants_add_to_half_of_a_larger_batch() -> None:
+    """Small requests fill a batch up to the knee with their own tenant's, up to half of that with others'."""
+    scheduler = Scheduler[Owner](1000, room=lambda _: 3, knee=lambda _: 8)
+    for tenant in "abb":
+        scheduler.add(Owner(), rows(5, 5), tenant=tenant)
+    assert [len(batch) for batch in drain(scheduler)] == [4, 2]
+    tenants = {Owner(): tenant for tenant in "aaabb"}
+    for owner, tenant in tenants.items():
+        scheduler.add(owner, rows(5, 5), tenant=tenant)
+    assert sorted(sorted(tenants[item.owner] for item in batch) for batch in drain(scheduler)) == [["a"] * 6, ["b"] * 4]
+
+
 def test_a_batch_stops_at_its_budget() -> None:
     """No batch has more tokens than the budget."""
     scheduler = Scheduler[Owner](16)

@@ -7,7 +7,8 @@ lone query goes before the rest of a long job.
 A micro-batch is the first item of the request whose turn it is, then items of like length: its own, its tenant's, then
 anyone's in order of arrival, each charged to its request and tenant. Which lengths are alike the engine says; how many
 tokens are worth a batch the cost model, by the first one's length. Where nothing of it is of a long request it may take
-longer: whoever comes next would wait for the same small requests anyway.
+longer: whoever comes next would wait for the same small requests anyway. Other tenants' add to no more than half of
+that: what they have in one another's batches no weight divides.
 """
 
 import math
@@ -62,7 +63,7 @@ class Scheduler(Generic[OwnerT]):
         room: Rows of a length whose tokens a micro-batch has at most, where that is fewer; None is no such bound.
         price: What a row of a length costs, in any unit; None is its tokens.
         alike: Length to the least length that is no shorter and runs with it; None is the length itself.
-        knee: The same where none is of a long request; None is no more.
+        knee: The same where none is of a long request, half of it with other tenants'; None is no more.
         batch_inputs: Most items of a micro-batch.
         patience: What a tenant is served from a request's coming on, before that has every other of its turns.
 
@@ -168,8 +169,9 @@ class Scheduler(Generic[OwnerT]):
         length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = knee > room and len(pile) == pile[-1].owner.queued and tokens_of(pile) <= room
+            small = knee if pile[-1].owner.tenant is tenant else max(room, knee / 2)
             left = self.batch_inputs - len(batch)
-            part, size = leading(pile, (knee if whole else room) - tokens, left, least=not batch)
+            part, size = leading(pile, (small if whole else room) - tokens, left, least=not batch)
             if part:
                 batch += part
                 tokens += size
