@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -44,23 +44,21 @@ class Served:
         user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
-    @contextmanager
-    def standing(self) -> Iterator[None]:
-        """Stand still, but in its turns."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)  # who is stopped does not see SIGTERM
+    def standing(self) -> AbstractContextManager[None]:
+        """Stand still, but in its turns; in the end it runs, as who is stopped does not see SIGTERM."""
+        return self._between(signal.SIGSTOP, signal.SIGCONT)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Run for so long, where it stands still."""
+        return self._between(signal.SIGCONT, signal.SIGSTOP)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Run for so long, where it stands still."""
-        os.kill(self.pid, signal.SIGCONT)
+    def _between(self, first: int, last: int) -> Iterator[None]:
+        os.kill(self.pid, first)
         try:
             yield
         finally:
-            os.kill(self.pid, signal.SIGSTOP)
+            os.kill(self.pid, last)
 
 
 @contextmanager

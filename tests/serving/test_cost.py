@@ -102,7 +102,7 @@ def test_it_learns() -> None:
 
 
 def test_small_requests_are_worth_a_batch_twice_as_large() -> None:
-    """The knee is at 24 overheads, of which one is the batch's own; the room at 12, and at the time that it may take."""
+    """The knee is at 24 overheads, one of them the batch's own; the room at 12, and at the time that it may take."""
     model = CostModel(batch_s=1.0, overhead_s=0.001, token_s=[0.0001])
     assert (model.room(10), model.knee(10)) == (499, 499)  # of less than half its time no batch is made
     model = CostModel(batch_s=0.012, overhead_s=0.001, token_s=[0.0001])

@@ -18,7 +18,7 @@ from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
 from vecmill.api.trace import Trace, trace_of
-from vecmill.asks import ListRequest, Several
+from vecmill.asks import One
 from vecmill.core import Caller, Result
 from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
@@ -119,12 +119,12 @@ class Endpoint:
         else:
             body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
         ask = route.parse(body, incoming.headers)
-        if incoming.model is not None and not isinstance(ask, ListRequest | Several):
+        if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
         ask = as_told(ask, incoming.headers)
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")
-        if not isinstance(ask, ListRequest | Several):
+        if isinstance(ask, One):
             trace.model = self._registry.get(ask.model).name
         with incoming.watch():
             result = await in_time(answer(ask, self._registry, caller), caller.timeout_s)

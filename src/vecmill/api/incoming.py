@@ -9,8 +9,9 @@ from starlette.types import Receive, Scope
 
 from vecmill.errors import BodyTooLarge, UnsupportedMediaType
 
-WATCH_AFTER_S = 0.05
-"""Work that takes longer than this is watched for callers who left; watching costs a task."""
+WATCH_AFTER_S = 0.25
+"""Work that takes longer than this is watched for callers who left. Watching costs a task: what a busy server answers
+in a tenth of a second should not pay for it."""
 
 
 class CallerGone(Exception):

@@ -96,6 +96,10 @@ class Applicant:
     inputs: int = 1
 
 
+Bound = tuple[int, int, float, str]
+"""What is there, what comes, how much there may be, and of what."""
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
     who: Hashable
@@ -176,7 +180,8 @@ class Admission:
         if (place := self._places.get(applicant.who)) is not None:
             first = place.again or self._again <= now
             return place.near and first and self._fits(applicant, ahead)
-        little = max(ahead.all_s / self.limits.max_wait_s, *self._filled(ahead)) <= ANYBODY
+        filled = (there / limit for there, _, limit, _ in self._bounds(applicant, ahead))
+        little = max(ahead.all_s / self.limits.max_wait_s, *filled) <= ANYBODY
         return self._over_s(applicant, ahead, self._return * self._near_s if little else self._line_s) <= 0.0
 
     @property
@@ -193,11 +198,9 @@ class Admission:
         """Seconds until there is room beside what is kept for others; none or less where there is."""
         over_s = ahead.all_s + kept_s + applicant.takes_s - self.limits.max_wait_s
         if ahead.tokens:
-            tokens, inputs = ahead.tokens + applicant.tokens, ahead.inputs + applicant.inputs
             all_s = ahead.waiting_s + applicant.takes_s
-            over_s = max(over_s, all_s - self.limits.max_queue_tokens * all_s / tokens + kept_s)
-            if self.limits.max_queue_inputs < math.inf:
-                over_s = max(over_s, all_s - self.limits.max_queue_inputs * all_s / inputs + kept_s)
+            for there, more, limit, _ in self._bounds(applicant, ahead):
+                over_s = max(over_s, all_s * (1 - limit / (there + more)) + kept_s)
             over_s = min(over_s, ahead.all_s + kept_s)  # whatever its size, there is room when nothing waits
         return over_s
 
@@ -210,17 +213,17 @@ class Admission:
             return f"what waits and runs, with this, takes {total_s:.1f} s, more than the limit of {limit_s:g} s"
         return "what room there is is kept for those who were told to come back for it"
 
-    def _filled(self, ahead: Ahead) -> tuple[float, float]:
-        """Parts of the queue that are taken, in tokens and in inputs."""
-        return ahead.tokens / self.limits.max_queue_tokens, ahead.inputs / self.limits.max_queue_inputs
+    def _bounds(self, applicant: Applicant, ahead: Ahead) -> tuple[Bound, Bound]:
+        """What a queue is bounded in besides time."""
+        return (
+            (ahead.tokens, applicant.tokens, self.limits.max_queue_tokens, "tokens"),
+            (ahead.inputs, applicant.inputs, self.limits.max_queue_inputs, "inputs"),
+        )
 
-    def _crowding(self, applicant: Applicant, ahead: Ahead) -> tuple[int, int, float, str] | None:
-        """What a queue with this request would have too much of: what is there, comes and is allowed."""
-        if ahead.tokens + applicant.tokens > self.limits.max_queue_tokens:
-            return ahead.tokens, applicant.tokens, self.limits.max_queue_tokens, "tokens"
-        if ahead.inputs + applicant.inputs > self.limits.max_queue_inputs:
-            return ahead.inputs, applicant.inputs, self.limits.max_queue_inputs, "inputs"
-        return None
+    def _crowding(self, applicant: Applicant, ahead: Ahead) -> Bound | None:
+        """What a queue with this request would have too much of."""
+        bounds = self._bounds(applicant, ahead)
+        return next((bound for bound in bounds if bound[0] + bound[1] > bound[2]), None)
 
     def _enter(self, applicant: Applicant, due: float, *, told: bool = True, again: bool = False) -> None:
         """Keep room for who asks, from a time on."""
