@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vecmill.serving.piles import Item
+from vecmill.serving.piles import Item, tokens_of
 from vecmill.serving.scheduler import Owner, Scheduler
 
 
@@ -84,6 +84,22 @@ def test_small_requests_make_a_larger_batch() -> None:
     scheduler.add(Owner(), rows(5))
     scheduler.add(Owner(), rows(*[5] * 4))
     assert [len(batch) for batch in drain(scheduler)] == [3, 2]
+
+
+def test_a_long_request_is_not_counted_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a request is whole in a batch is found out by looking at as many items as a batch has, not at all."""
+    looked = 0
+
+    def tokens(pile: list[Item[Owner]]) -> int:
+        nonlocal looked
+        looked += len(pile)
+        return tokens_of(pile)
+
+    monkeypatch.setattr("vecmill.serving.scheduler.tokens_of", tokens)
+    scheduler = Scheduler[Owner](1000, room=lambda _: 3, knee=lambda _: 8)
+    scheduler.add(Owner(), rows(*[5] * 2000))
+    assert sum(len(batch) for batch in drain(scheduler)) == 2000
+    assert looked < 2000
 
 
 def test_other_tenants_add_to_half_of_a_larger_batch() -> None:

@@ -126,12 +126,14 @@ class Scheduler(Generic[OwnerT]):
         for item in owner.order:
             owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
-            token_s = self._price(length) / length
+            token_s, tokens = self._price(length) / length, 0
             for item in pile:
-                item.cost = len(item.ids) * token_s
+                size = len(item.ids)
+                item.cost = size * token_s
+                tokens += size
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(len(pile), tokens_of(pile), total_cost(pile))
+            self._count(len(pile), tokens, tokens * token_s)
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
@@ -168,7 +170,7 @@ class Scheduler(Generic[OwnerT]):
         knee = max(room, min(self._bounded(self._knee, own) * own, most)) if self._knee is not None else room
         length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
-            whole = knee > room and len(pile) == pile[-1].owner.queued and tokens_of(pile) <= room
+            whole = len(pile) == pile[-1].owner.queued and len(pile) <= room < knee and tokens_of(pile) <= room
             small = knee if pile[-1].owner.tenant is tenant else max(room, knee / 2)
             left = self.batch_inputs - len(batch)
             part, size = leading(pile, (small if whole else room) - tokens, left, least=not batch)
