@@ -87,7 +87,7 @@ def test_small_requests_make_a_larger_batch() -> None:
 
 
 def test_a_long_request_is_not_counted_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a request is whole in a batch is found out by looking at as many items as a batch has, not at all."""
+    """To find out whether a request is whole in a batch, no more of its items are looked at than a batch has."""
     looked = 0
 
     def tokens(pile: list[Item[Owner]]) -> int:
@@ -95,9 +95,9 @@ def test_a_long_request_is_not_counted_with_every_batch(monkeypatch: pytest.Monk
         looked += len(pile)
         return tokens_of(pile)
 
-    monkeypatch.setattr("vecmill.serving.scheduler.tokens_of", tokens)
     scheduler = Scheduler[Owner](1000, room=lambda _: 3, knee=lambda _: 8)
     scheduler.add(Owner(), rows(*[5] * 2000))
+    monkeypatch.setattr("vecmill.serving.scheduler.tokens_of", tokens)
     assert sum(len(batch) for batch in drain(scheduler)) == 2000
     assert looked < 2000
 

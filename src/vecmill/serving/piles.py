@@ -54,16 +54,11 @@ def leading(pile: Pile, most: float, items: float, *, least: bool) -> tuple[Pile
     Returns:
         The items, and their tokens.
     """
-    count = tokens = 0
-    for item in reversed(pile):
-        more = tokens + len(item.ids)
-        if count >= items or (more > most and (count or not least)):
-            break
-        count += 1
-        tokens = more
-    part = pile[len(pile) - count :]
-    part.reverse()
-    del pile[len(pile) - count :]
+    part: Pile = []
+    tokens = 0
+    while pile and len(part) < items and (tokens + (more := len(pile[-1].ids)) <= most or (least and not part)):
+        part.append(pile.pop())
+        tokens += more
     return part, tokens
 
 

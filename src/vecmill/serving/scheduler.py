@@ -126,14 +126,12 @@ class Scheduler(Generic[OwnerT]):
         for item in owner.order:
             owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
-            token_s, tokens = self._price(length) / length, 0
+            token_s = self._price(length) / length
             for item in pile:
-                size = len(item.ids)
-                item.cost = size * token_s
-                tokens += size
+                item.cost = len(item.ids) * token_s
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(len(pile), tokens, tokens * token_s)
+            self._count(len(pile), tokens_of(pile), total_cost(pile))
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
