@@ -31,6 +31,7 @@ LEAST = {
     "result_cache_ttl_s": 0.0,
     "result_store_mb": 1,
     "max_input_tokens": 8,
+    "max_answer_mb": 1,
     "max_body_bytes": 1024,
     "request_timeout_s": 0.0,
     "drain_notice_s": 0.0,
@@ -145,9 +146,13 @@ class Settings(FetchSettings):
         result_store: Where answers are remembered beyond this process, behind the memory: a folder, a redis:// or
             rediss:// URL (needs vecmill[redis]), or nowhere. Texts are not stored, only hashes of their tokens.
         result_store_mb: Most megabytes (10^6 bytes) of answers in a folder; all models and processes share them.
+        share_results: Whether a tenant finds answers that were computed for another. Then `x-vecmill-cached`, and how
+            quickly an answer comes, tell a tenant that somebody has asked the same.
         max_inputs: Most inputs of a request.
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
+        max_answer_mb: Most megabytes (10^6 bytes) of float32 numbers of an answer with a vector for each token; as JSON
+            it is about three times as large.
         max_body_bytes: Most bytes of a request body.
         api_key: What requests have to send as `authorization: Bearer KEY` (or api-key, x-api-key); empty asks for none.
             Better given in the environment: command lines are for all to see.
@@ -190,8 +195,10 @@ class Settings(FetchSettings):
     result_cache_ttl_s: float = 3600.0
     result_store: str = field(default="", repr=False)
     result_store_mb: int = 1000
+    share_results: bool = False
     max_inputs: int = 2048
     max_input_tokens: int = 8192
+    max_answer_mb: int = 512
     max_body_bytes: int = 32 * 1024 * 1024
     api_key: str = field(default="", repr=False)
     tenants: Path | None = None

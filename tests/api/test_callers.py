@@ -114,6 +114,7 @@ def test_a_wrong_key(tenants: Path, key: str) -> None:
         ("[search]\nkeys = ['']", "keys"),
         ("[search]\nweight = 2", "keys"),
         ("[search]\nkeys = ['a']\nweight = 0", "weight"),
+        ("[search]\nkeys = ['a']\nweight = inf", "weight"),
         ("[search]\nkeys = ['a']\nwieght = 2", "wieght"),
         ("[a]\nkeys = ['x']\n[b]\nkeys = ['x']", "tenant 'b' has a key that another tenant has too"),
         ("keys = ['x']", "each is a table"),

@@ -58,6 +58,7 @@ async def test_a_request_moves_the_counts(two: httpx.AsyncClient) -> None:
     assert page["vecmill_batch_seconds_count", model] == 2
     assert page["vecmill_failed_batches_total", model] == 0
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "tokenize"))] == 1
+    assert page["vecmill_stage_seconds_count", (*model, ("stage", "queue"))] == 1
     assert page["vecmill_stage_seconds_count", (*model, ("stage", "compute"))] == 1
 
 

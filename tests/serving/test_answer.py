@@ -56,6 +56,20 @@ async def test_nothing_is_cut_when_tokens_are_shown(registry: Registry) -> None:
     assert (len(found.pieces[0]), found.max_tokens) == (200, 40)
 
 
+async def test_where_one_fails_the_others_are_not_computed(fake: FakeEngine, registry: Registry) -> None:
+    """Of several questions none goes on when one has failed: nobody waits for it."""
+    fake.gate.clear()
+    held = asyncio.ensure_future(answer(Request(model=None, inputs=["the"]), registry))
+    await asyncio.sleep(0.01)
+    with pytest.raises(EmptyInput):
+        await answer(Several([Request(model=None, inputs=["the cat"]), Request(model=None, inputs=[""])]), registry)
+    await asyncio.sleep(0.01)
+    assert registry.get(None).runner.waiting_items == 0
+    fake.gate.set()
+    await held
+    assert len(fake.batches) == 1
+
+
 @pytest.mark.parametrize(
     ("ask", "error"),
     [

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from conftest import Serve, client_of
-from vecmill.core import Options, Request, Sparse
+from vecmill.core import Caller, Options, Request, Sparse
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import EngineFailed
 from vecmill.model.tokens import Tokens
-from vecmill.serving.cache import ENTRY_BYTES, Cache, plan
+from vecmill.serving.cache import ENTRY_BYTES, Cache, Key, plan
 from vecmill.serving.events import Events
 from vecmill.serving.served import ServedModel
 
@@ -23,9 +23,9 @@ def row(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array(values, dtype=np.float32)
 
 
-def key(name: str) -> tuple[bytes, int, tuple[Any, ...]]:
+def key(name: str) -> Key:
     """A key of one byte."""
-    return name.encode(), 0, ("dense",)
+    return name.encode(), 0, ("dense",), ""
 
 
 class Clock:
@@ -82,7 +82,7 @@ def test_a_plan_asks_once() -> None:
     cache = Cache(100_000, 60)
     ids = [[1, 2], [3], [1, 2], [4], [3], [1, 2]]
     tokens = [Tokens(np.array(one, dtype=np.int32), truncated=False) for one in ids]
-    cache.put((tokens[1].ids.tobytes(), 0, ("dense", "sparse")), [row(3), Sparse(np.zeros(0, np.int32), row())])
+    cache.put((tokens[1].ids.tobytes(), 0, ("dense", "sparse"), ""), [row(3), Sparse(np.zeros(0, np.int32), row())])
     done = plan(cache, tokens, ("dense", "sparse"))
     assert done.asked == [0, 3]
     given: list[Any] = [np.stack([row(1), row(4)]), [Sparse(np.array([n], np.int32), row(n)) for n in (1, 4)]]
@@ -120,6 +120,18 @@ def test_wishes_share_an_answer(serve: Serve, fake: FakeEngine) -> None:
     assert short == pytest.approx(whole[:4] / np.linalg.norm(whole[:4]), abs=1e-6)
     assert np.array_equal(ask(model, ["the cat"]).rows[0], whole)
     assert len(fake.batches) == 1
+
+
+@pytest.mark.parametrize(("share", "cached"), [(False, [0, 0, 1, 1]), (True, [0, 1, 1, 1])])
+async def test_tenants_do_not_see_what_others_asked(
+    serve: Serve, fake: FakeEngine, share: bool, cached: list[int]
+) -> None:
+    """What was computed for a tenant is known to that tenant, and to all only where the server is told so."""
+    model = serve(fake, share_results=share)
+    request = Request(model=None, inputs=["the cat"])
+    results = [await model.submit(request, Caller(tenant=tenant)) for tenant in ("a", "b", "a", "b")]
+    assert [one.cached for one in results] == cached
+    assert len(fake.batches) == cached.count(0)
 
 
 def test_no_store(serve: Serve, fake: FakeEngine) -> None:

@@ -273,10 +273,11 @@ def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -
         return Engines(wide, narrow, lanes=2)
 
     one = Runner("fake", engines, widths={"dense": DIMS}, limits=LIMITS, events=events, renew=renew)
-    first = set(one._threads)
+    first = {lane.thread for lane in one._lanes}
     with pytest.raises(EngineFailed):
         one.submit([row(1, 7)]).future.result(WAIT_S)
-    until(lambda: len(first & set(one._threads)) == 2 and len(one._threads) == 3)
+    until(lambda: [lane.thread in first for lane in one._lanes].count(True) == 2 and len(one._lanes) == 3)
+    until(lambda: fake.closed)  # idle lanes have left them
     until(lambda: priorities(one) == [("express runner fake", 0), ("runner fake", NICE), ("runner fake", NICE)])
     assert found == [own]
     one.close()
@@ -285,7 +286,7 @@ def test_lanes_that_replace_others_go_behind(engines: Engines, events: Events) -
 def priorities(runner: Runner) -> list[tuple[str, int]]:
     """How far behind its process each of its threads is."""
     own = os.getpriority(os.PRIO_PROCESS, os.getpid())
-    threads = [thread for thread in runner._threads if thread.is_alive()]
+    threads = [lane.thread for lane in runner._lanes if lane.thread is not None and lane.thread.is_alive()]
     return sorted((one.name, os.getpriority(os.PRIO_PROCESS, one.native_id or 0) - own) for one in threads)
 
 

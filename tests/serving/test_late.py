@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from checkpoints import VOCABULARY, write_json
 from late_checkpoints import EXPANSION, write_late
 from vecmill.config import Settings
-from vecmill.core import Options, Pair, Request
+from vecmill.core import Input, Options, Pair, Request
 from vecmill.embedder import Embedder
-from vecmill.errors import CorruptFile, InputTooLong, InvalidRequest, UnsupportedModel, WrongTask
+from vecmill.errors import CorruptFile, EmptyInput, InputTooLong, InvalidRequest, UnsupportedModel, WrongTask
 from vecmill.model.spec import read_spec
 from vecmill.model.tokenizer import Tokenizer
 
@@ -87,6 +88,28 @@ def test_scores(tmp_path: Path) -> None:
         mean = embedder.rerank("cat", documents)
     assert raw == pytest.approx(wanted, abs=1e-5)
     assert mean == pytest.approx(raw / 12, abs=1e-6)
+
+
+async def test_nothing_is_computed_for_a_wrong_query(tmp_path: Path) -> None:
+    """An empty query is refused before the documents are computed for nobody."""
+    with Embedder(str(write_late(tmp_path)), settings=ONE_THREAD) as embedder:
+        model = embedder._model
+        before = model.runner.cost.pace
+        pairs: list[Input] = [Pair("", "the cat"), Pair("", "dog !")]
+        with pytest.raises(EmptyInput):
+            await model.submit(Request(model=None, inputs=pairs, outputs=("scores",), ranks=True))
+        assert model.runner.waiting_items == 0
+        assert model.runner.cost.pace == before
+
+
+async def test_an_answer_has_a_bound(tmp_path: Path) -> None:
+    """Vectors of tokens that would take more memory than an answer may are refused, with both sizes."""
+    with Embedder(str(write_late(tmp_path)), settings=Settings(threads=1, max_answer_mb=1)) as embedder:
+        fits, over = [LONG] * 1562, [LONG] * 1563  # of 20 tokens and 8 numbers each, 640 bytes
+        request = Request(model=None, inputs=[*fits], outputs=("multi",), options=Options(prompt_name="document"))
+        assert len((await embedder._model.submit(request)).multi) == 1562
+        with pytest.raises(InvalidRequest, match="31260 tokens have vectors of 1.00032 MB .* may have 1 MB"):
+            await embedder._model.submit(replace(request, inputs=[*over]))
 
 
 def test_a_document_of_which_nothing_counts(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Models by name."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from static_checkpoints import write_model2vec
 from vecmill.config import Settings
 from vecmill.core import Options, Request
 from vecmill.errors import BadSettings, ModelLoading, UnknownModel, UnsupportedModel
-from vecmill.serving.events import Events
+from vecmill.serving.events import BatchDone, Event, Events
 from vecmill.serving.registry import Registry, load
 
 
@@ -62,6 +63,19 @@ def test_a_model_without_a_vector_never_gets_ready(tmp_path: Path) -> None:
     folder = write_modules(write_bert(tmp_path / "nan", tensors=tensors))
     with pytest.raises(UnsupportedModel, match="the first request failed: .*NaN"):
         load(str(folder), Settings(), Events())
+
+
+def test_the_first_embedding_is_computed(tiny_folder: Path, tmp_path: Path) -> None:
+    """What a store holds of an earlier start says nothing of the engine that is there now."""
+    settings = Settings(result_store=str(tmp_path / "store"))
+    for _ in range(2):
+        events, seen = Events(), list[Event]()
+        events.subscribers.append(seen.append)
+        model = load(str(tiny_folder), settings, events)
+        assert [type(one) for one in seen] == [BatchDone]
+        while not (model.store and model.store.ready):
+            time.sleep(0.001)
+        model.close()
 
 
 def test_a_long_limit_is_bounded(tiny_folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vecmill.core import Output
+from vecmill.core import DENSE, Output
 from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine, fake_row
 from vecmill.errors import EngineFailed, Overloaded, ShuttingDown
@@ -196,14 +196,14 @@ def test_a_lost_lane_where_no_thread_is_to_be_had(
 
 def test_a_runner_that_cannot_begin(fake: FakeEngine, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the second lane cannot begin, the first one ends, and the engines are closed."""
-    before, begun = set(threading.enumerate()), list[threading.Thread]()
+    before, begun = set(threading.enumerate()), list[Work]()
     begin = Work.begin
 
-    def once(work: Work, main: Callable[[Work], None], name: str) -> threading.Thread:
+    def once(work: Work, main: Callable[[Work], None], name: str) -> None:
         if begun:
             no_thread()
-        begun.append(begin(work, main, name))
-        return begun[0]
+        begin(work, main, name)
+        begun.append(work)
 
     monkeypatch.setattr(Work, "begin", once)
     with pytest.raises(RuntimeError, match="new thread"):
@@ -289,6 +289,35 @@ def test_a_stalled_thread_is_replaced(renewed: tuple[Runner, list[FakeEngine]], 
     while not fake.closed:
         threading.Event().wait(0.001)
     assert runner.ready
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_closing_does_not_wait_for_a_lost_engine(fake: FakeEngine, events: Events, replaced: bool) -> None:
+    """A lane that never comes back, given up before or not, keeps nobody who closes the runner, and no request."""
+    limits = Limits(batch_tokens=64, max_queue_tokens=1000, stall_s=0.2)
+    renew = (lambda: Engines(FakeEngine(fake.spec))) if replaced else None
+    one = Runner("fake", Engines(fake), widths={"dense": DIMS}, limits=limits, events=events, renew=renew)
+    lost = held(one, fake)
+    if replaced:
+        assert isinstance(lost.future.exception(WAIT_S), EngineFailed)
+        assert dense(one.submit([ids(5, 5)])).shape == (1, DIMS)
+    closing = threading.Thread(target=one.close, daemon=True)
+    closing.start()
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert isinstance(lost.future.exception(0), EngineFailed)
+    assert not fake.closed
+    fake.gate.set()
+
+
+def test_an_input_counts_once() -> None:
+    """Where a lane that was given up and the one in its place both come with a row, a job still has all its rows."""
+    job = Job(4, DENSE, [2])
+    for rows, value in (([0, 1], 1.0), ([1, 0, 2], 2.0), ([1], 3.0)):
+        job.put(rows, [np.full((len(rows), 2), value, dtype=np.float32)])
+        assert not job.future.done()
+    job.put([3, 0], [np.full((2, 2), 4.0, dtype=np.float32)])
+    assert dense(job).tolist() == [[1, 1], [1, 1], [2, 2], [4, 4]]
 
 
 def test_a_runner_that_loses_too_many_is_broken(renewed: tuple[Runner, list[FakeEngine]], fake: FakeEngine) -> None:

@@ -17,6 +17,9 @@ from vecmill.errors import BadSettings, InvalidRequest, Unauthorized
 PRIORITIES = {"high": 4.0, "normal": 1.0, "low": 0.25}
 """What x-priority may say, and the weight of a request beside the others of its tenant."""
 
+MOST_WEIGHT = 1_000_000.0
+"""The largest weight of a tenant: shares are sums of weights, and infinity has none."""
+
 KEY_HEADERS = ("authorization", "api-key", "x-api-key")
 """Where clients put their key: OpenAI's and most others' place, Azure's, and that of many gateways."""
 
@@ -25,7 +28,7 @@ class Tenant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A table of the tenants' file."""
 
     keys: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
-    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
 
 
 class Callers:

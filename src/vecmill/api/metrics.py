@@ -165,6 +165,7 @@ class Metrics(Collector):
             return
         self._seconds.observe(timings.total_s, model, route)
         self._stages.observe(timings.tokenize_s, model, "tokenize")
+        self._stages.observe(timings.queue_s, model, "queue")
         self._stages.observe(timings.compute_s, model, "compute")
         self._inputs.add(event.inputs, model, event.tenant)
         self._tokens.add(event.tokens, model, event.tenant)

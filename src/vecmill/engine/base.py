@@ -101,6 +101,11 @@ def _merge(groups: list[NDArray[np.intp]], columns: Sequence[Column]) -> Column:
     return [by_place[place] for place in range(count)]
 
 
+def picked(column: Column, places: list[int]) -> Column:
+    """The values at some places of a column."""
+    return column[places] if isinstance(column, np.ndarray) else [column[place] for place in places]
+
+
 ROWS_AND_NUMBERS = 2
 """Axes of a column whose rows have one width."""
 

@@ -1,6 +1,5 @@
 """Any question to the models, whatever its kind: the one way from a transport to `ServedModel`."""
 
-import asyncio
 from functools import partial
 
 from vecmill.asks import (
@@ -23,6 +22,7 @@ from vecmill.errors import WrongTask
 from vecmill.model.pieces import pieces, spelled
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
+from vecmill.serving.steps import together
 
 
 async def answer(ask: Ask, registry: Registry, caller: Caller = ANYONE) -> Answer:
@@ -35,7 +35,7 @@ async def answer(ask: Ask, registry: Registry, caller: Caller = ANYONE) -> Answe
     if isinstance(ask, ListRequest):
         return [describe(model) for model in registry]
     if isinstance(ask, Several):
-        return await _together(ask, registry, caller)
+        return await together(*(answer(part, registry, caller) for part in ask.parts))
     return await _one(ask, registry.get(ask.model), caller)
 
 
@@ -101,12 +101,3 @@ async def _detokenize(model: ServedModel, ask: DetokenizeRequest) -> Detokenized
     model.prepare.check_inputs(ask.arrays)
     spell = partial(spelled, model.tokenizer, skip_special=ask.skip_special)
     return Detokenized(model=model.name, texts=await model.aside(lambda: [spell(ids) for ids in ask.arrays]))
-
-
-async def _together(ask: Several, registry: Registry, caller: Caller) -> Answer:
-    tasks = [asyncio.ensure_future(answer(part, registry, caller)) for part in ask.parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

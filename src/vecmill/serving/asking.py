@@ -38,16 +38,25 @@ class Asking:
         store: The same outside this process, behind the cache; None where there is none.
         widths: Output to the numbers of a value of it; 0 where they differ.
         marked: Whether the model wants to know a place in each input.
+        shared: Whether a tenant finds what was computed for another.
     """
 
     def __init__(
-        self, runner: Runner, cache: Cache | None, store: ResultStore | None, widths: dict[Output, int], *, marked: bool
+        self,
+        runner: Runner,
+        cache: Cache | None,
+        store: ResultStore | None,
+        widths: dict[Output, int],
+        *,
+        marked: bool,
+        shared: bool = False,
     ) -> None:
         self._cache = cache
         self._store = store
         self._runner = runner
         self._widths = widths
         self._marked = marked
+        self._shared = shared
         self._flights = InFlight()
 
     def answers(
@@ -68,7 +77,7 @@ class Asking:
             return Answers([], 0, 0.0)
         stores = not request.options.no_store
         cache = self._cache if stores else None
-        ask = plan(cache, tokens, request.outputs)
+        ask = plan(cache, tokens, request.outputs, "" if self._shared else caller.tenant)
         if cache is not None and self._store is not None and ask.asked:
             ask = yield from self._stored(ask, cache, self._store)
         keys, own, started, shares = ask.keys, set[Key](), 0.0, stores

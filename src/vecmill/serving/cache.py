@@ -1,7 +1,8 @@
 """Answers that were given before, by the tokens that they were given for; and what a request still has to ask.
 
-The key is the tokens themselves, with the mark and the outputs: two texts of the same tokens have the same answer, and
-another model or revision has another cache. Values are as the engine gave them, before any wish of a request.
+The key is the tokens themselves, with the mark, the outputs and whose answers they are: two texts of the same tokens
+have the same answer, and another model or revision has another cache. Values are as the engine gave them, before any
+wish of a request.
 """
 
 import math
@@ -18,7 +19,8 @@ from vecmill.core import Output, Sparse, Value
 from vecmill.engine.base import Column
 from vecmill.model.tokens import Tokens
 
-Key = tuple[bytes, int, tuple[Output, ...]]
+Key = tuple[bytes, int, tuple[Output, ...], str]
+"""Tokens, mark, outputs and tenant; "" is everybody's."""
 
 ENTRY_BYTES = 400
 """What an entry takes beside its numbers and its key's bytes."""
@@ -126,15 +128,16 @@ class Plan(msgspec.Struct, frozen=True):
         return made
 
 
-def plan(cache: Cache | None, tokens: Sequence[Tokens], outputs: tuple[Output, ...]) -> Plan:
+def plan(cache: Cache | None, tokens: Sequence[Tokens], outputs: tuple[Output, ...], tenant: str = "") -> Plan:
     """What has to be asked: nothing that is known, and nothing twice.
 
     Args:
         cache: What is known; None asks everything that is not asked already.
         tokens: Of all inputs.
         outputs: What is wanted of each.
+        tenant: Whose answers are known; "" is everybody's.
     """
-    keys = [(one.ids.tobytes(), one.mark, outputs) for one in tokens]
+    keys = [(one.ids.tobytes(), one.mark, outputs, tenant) for one in tokens]
     known: dict[int, tuple[Value, ...]] = {}
     seen: set[Key] = set()
     asked = []

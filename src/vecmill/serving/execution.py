@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vecmill.core import Output
-from vecmill.engine.base import Batch, Column, Ids
+from vecmill.engine.base import Batch, Column, Ids, picked
 from vecmill.errors import EngineFailed
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
@@ -89,7 +89,7 @@ class Execution:
             where = f"input {item.owner.number(item.row)}"
             item.owner.fail(EngineFailed(f"{where}: the engine returned a zero vector, NaN or infinity"))
         for places in done.values():
-            parts = columns if len(places) == len(items) else [_picked(column, places) for column in columns]
+            parts = columns if len(places) == len(items) else [picked(column, places) for column in columns]
             items[places[0]].owner.put([items[place].row for place in places], parts)
 
     def _lower(self, error: Exception, items: list[Item[Job]]) -> None:
@@ -126,11 +126,6 @@ class Execution:
         shape = column.shape if width and isinstance(column, np.ndarray) else (len(column), width)
         if shape != (count, width):
             raise ValueError(f"the engine returned {shape} of {output}, wanted {(count, width)}")
-
-
-def _picked(column: Column, places: list[int]) -> Column:
-    """The values at some places of a column."""
-    return column[places] if isinstance(column, np.ndarray) else [column[place] for place in places]
 
 
 def together(items: list[Item[Job]]) -> list[list[Item[Job]]]:

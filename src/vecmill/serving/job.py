@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vecmill.core import Output
-from vecmill.engine.base import Column, Engine
+from vecmill.engine.base import Column, Engine, picked
 from vecmill.errors import RequestError
 from vecmill.serving.cost import CostModel
 from vecmill.serving.engines import Engines
@@ -26,6 +26,10 @@ it. For its like it waits, as they make a batch together."""
 
 STALLED = 30.0
 """A batch that takes so many times longer than it should, and longer than the time to stall, is stalled."""
+
+
+JOIN_S = 0.05
+"""Longest moment that one who closes a runner waits for a lane before looking whether it was given up."""
 
 
 class Work:
@@ -42,6 +46,7 @@ class Work:
         expected_s: What the batch in hand should take.
         part_s: What the largest part of it costs that is one request's.
         abandoned: The thread was given up: whatever it still does is for nobody.
+        thread: The lane's; None where it is the caller's.
     """
 
     __slots__ = (
@@ -55,6 +60,7 @@ class Work:
         "items",
         "part_s",
         "running",
+        "thread",
     )
 
     def __init__(self, engines: Engines, *, express: bool = False) -> None:
@@ -68,8 +74,9 @@ class Work:
         self.expected_s = 0.0
         self.part_s = 0.0
         self.abandoned = False
+        self.thread: threading.Thread | None = None
 
-    def begin(self, main: "Callable[[Work], None]", name: str) -> threading.Thread:
+    def begin(self, main: "Callable[[Work], None]", name: str) -> None:
         """Start the lane's thread.
 
         Raises:
@@ -82,7 +89,13 @@ class Work:
         except BaseException:
             self.engines.leave()
             raise
-        return thread
+        self.thread = thread
+
+    def ended(self) -> bool:
+        """Whether its thread has ended or was given up; waits a moment for it."""
+        if self.thread is not None and not self.abandoned:
+            self.thread.join(JOIN_S)
+        return self.thread is None or self.abandoned or not self.thread.is_alive()
 
     def use(self, engines: Engines) -> None:
         """Compute with these from now on."""
@@ -105,9 +118,10 @@ class Work:
         return max(0.0, self.held + self.expected_s - now) if self.items else 0.0
 
     def is_stalled(self, stall_s: float) -> bool:
-        """Whether the batch that runs takes far too long, and longer than this."""
+        """Whether the batch that runs takes far too long, and longer than this, and was not given up."""
         began, expected_s = self.began, self.expected_s
-        return bool(began) and time.monotonic() - began > max(stall_s, STALLED * expected_s)
+        late = bool(began) and time.monotonic() - began > max(stall_s, STALLED * expected_s)
+        return late and not self.abandoned
 
     def most(self, lanes: Sequence["Work"]) -> float:
         """Predicted seconds that its next batch may take beside these lanes; 0 where it has nothing to do."""
@@ -149,7 +163,7 @@ class Job(Owner):
         self.columns: list[Any] = [
             np.empty((inputs, width), dtype=np.float32) if width else [None] * inputs for width in widths
         ]
-        self.missing = inputs
+        self.missing = set(range(inputs))
         self._lock = threading.Lock()
         self.started = 0.0
         self.future: Future[list[Column]] = Future()
@@ -169,20 +183,23 @@ class Job(Owner):
         self.future.add_done_callback(ended)
 
     def put(self, rows: list[int], columns: Sequence[Column]) -> None:
-        """Some inputs are done.
+        """Some inputs are done. One that was done before stays as it is: a lost lane and the next may both have had it.
 
         Args:
             rows: Which.
             columns: Their values, for each output.
         """
-        for column, values in zip(self.columns, columns, strict=True):
-            if isinstance(column, np.ndarray):
-                column[rows] = values
-                continue
-            for row, value in zip(rows, values, strict=True):
-                column[row] = value
         with self._lock:
-            self.missing -= len(rows)
+            if not self.missing.issuperset(rows):
+                places = [place for place, row in enumerate(rows) if row in self.missing]
+                rows, columns = [rows[place] for place in places], [picked(column, places) for column in columns]
+            for column, values in zip(self.columns, columns, strict=True):
+                if isinstance(column, np.ndarray):
+                    column[rows] = values
+                    continue
+                for row, value in zip(rows, values, strict=True):
+                    column[row] = value
+            self.missing.difference_update(rows)
             last = not self.missing and self._ends()
         if last:
             self.future.set_result(self.columns)

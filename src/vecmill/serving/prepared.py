@@ -29,8 +29,8 @@ SIDES = (QUERY, DOCUMENT)
 INLINE_CHARS = 2000
 """Texts up to this many characters are tokenised on the caller's thread: a hop to another costs more."""
 
-A_TOKEN = 5
-"""Characters of a token, more or less."""
+AN_INPUT, A_TOKEN = 20, 5
+"""Characters that take as long as an input without any, and those of a token; more or less."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -288,7 +288,7 @@ def cut_of(options: Options) -> Cut:
 
 def is_small(request: Request) -> bool:
     """Whether a request is tokenised where it arrives."""
-    return sum(_chars(one) for one in request.inputs) <= INLINE_CHARS
+    return sum(AN_INPUT + _chars(one) for one in request.inputs) <= INLINE_CHARS
 
 
 def _chars(one: Input) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.config import PRECISION_NAMES, Settings
-from vecmill.core import Pair, Request
+from vecmill.core import Options, Pair, Request
 from vecmill.engine.base import Batch, Engine, choose, load_engine, usable_cpus, usable_memory
 from vecmill.errors import BadSettings, LoadError, ModelLoading, RequestError, UnknownModel, UnsupportedModel
 from vecmill.model.source import parse, resolve
@@ -217,7 +217,7 @@ def warm_up(model: ServedModel) -> None:
     text = _known_text(model.tokenizer)
     one = Pair(text, text) if model.spec.task == "rerank" else text
     try:
-        model.compute(Request(model=model.name, inputs=[one], outputs=model.spec.outputs[:1]))
+        model.compute(Request(model=None, inputs=[one], outputs=model.spec.outputs[:1], options=Options(no_store=True)))
     except RequestError as error:
         model.close()
         raise UnsupportedModel(f"{model.spec.folder}: the first request failed: {error}") from error

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
-"""A runner that loses so many threads in so short a time is broken, and stays it."""
+"""A runner that loses more threads than this in so short a time is broken, and stays it."""
 
 
 class Runner:
@@ -66,14 +66,12 @@ class Runner:
         self._execution = Execution(name, widths, self._queue, self.cost, events)
         self._renew = renew
         self._lock = threading.RLock()
-        self._wake = threading.Condition(self._lock)
-        self._wake_express = threading.Condition(self._lock)
+        self._wakes = self._wake, self._wake_express = threading.Condition(self._lock), threading.Condition(self._lock)
         self._refusal: RequestError | None = None
         self._lost: list[float] = []
         self._renewing = False
         self._engines = engines
         self._lanes: list[Work] = []
-        self._threads: list[threading.Thread] = []
         self._watch = Watch(f"watch {name}", self._look, limits.stall_s / 4)
         try:
             with self._lock:
@@ -156,12 +154,12 @@ class Runner:
             self.door.admit(lengths, who, joins=joins)
 
     def close(self) -> None:
-        """Stop after the batch that runs; what still waits ends with ShuttingDown."""
+        """Stop after the batch that runs, or when it has stalled; what still waits ends with ShuttingDown."""
         with self._lock:
             self._refuse(ShuttingDown("the server is shutting down and takes no new work"))
-            self._watch.close()
-        for thread in list(self._threads):
-            thread.join()
+        while not all(work.ended() for work in list(self._lanes)):
+            pass
+        self._watch.close()
         self._engines.retire()
 
     def _forget(self, job: Job) -> None:
@@ -173,8 +171,8 @@ class Runner:
     def _refuse(self, error: RequestError) -> None:
         """Admit nothing from now on, and let lanes end. The lock is held."""
         self._refusal = self._refusal or error
-        self._wake.notify_all()
-        self._wake_express.notify_all()
+        for wake in self._wakes:
+            wake.notify_all()
 
     def _start(self) -> None:
         """Begin the lanes that the present engines want and are not there, or raise. The lock is held."""
@@ -183,9 +181,8 @@ class Runner:
         for express in wanted:
             if sum(work.express == express for work in self._lanes) < wanted.count(express):
                 work = Work(self._engines, express=express)
-                begun = work.begin(self._main, f"{'express ' if express else ''}runner {self._name}")
+                work.begin(self._main, f"{'express ' if express else ''}runner {self._name}")
                 self._lanes.append(work)
-                self._threads = [one for one in self._threads if one.is_alive()] + [begun]
 
     def _main(self, work: Work) -> None:
         if work.engines.narrow and not work.express:
@@ -271,6 +268,8 @@ class Runner:
         try:
             if self._refusal is None:
                 self._start()
+                for wake in self._wakes:  # idle lanes hold the old engines
+                    wake.notify_all()
                 return True
         except Exception:
             log.exception("no lane for %s", self._name)
@@ -287,9 +286,10 @@ class Runner:
 
     def _look(self) -> None:
         """Give up a lane whose batch takes far too long."""
-        for work in [lane for lane in self._lanes if lane.is_stalled(self._limits.stall_s)]:
-            log.error("the engine of %s has not come back from a batch", self._name)
-            self._lose(work, "stalled")
+        with self._lock:
+            for work in [lane for lane in self._lanes if lane.is_stalled(self._limits.stall_s)]:
+                self._lose(work, "stalled")
+                log.error("the engine of %s has not come back from a batch", self._name)
 
     def _fail_all(self, error: RequestError) -> None:
         """End every job that still waits; after this `submit` refuses and lanes end."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from vecmill.config import Settings
 from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
 from vecmill.engine.base import usable_cpus
-from vecmill.errors import EngineFailed
-from vecmill.model.spec import ModelSpec
+from vecmill.errors import EngineFailed, InvalidRequest
+from vecmill.model.spec import WIDTHS, ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import document, maxsim
 from vecmill.serving.admission import Limits
@@ -31,10 +31,12 @@ from vecmill.serving.finish import ACTIVATIONS, kept, means, vectors
 from vecmill.serving.prepared import Prepared, Preparing, is_small
 from vecmill.serving.priority import go_behind
 from vecmill.serving.runner import Runner
-from vecmill.serving.steps import Steps, on_loop, on_thread
+from vecmill.serving.steps import Steps, on_loop, on_thread, together
 from vecmill.serving.store import ResultStore
 
 Made = TypeVar("Made")
+
+FLOAT_BYTES = 4
 
 
 class ServedModel:
@@ -104,7 +106,10 @@ class ServedModel:
         self._remembers = cache is not None
         self.store = store
         self._learned = learned
-        self._asking = Asking(self.runner, cache, store, widths, marked=spec.mark is not None)
+        self._asking = Asking(
+            self.runner, cache, store, widths, marked=spec.mark is not None, shared=settings.share_results
+        )
+        self._token_dims = next((int(spec.config[name]) for name in WIDTHS if name in spec.config), 0)
         self.weight_bytes = engines.wide.weight_bytes
         self.settings = settings
         self._tokenizing = ThreadPoolExecutor(usable_cpus(), f"tokenizer {name}", initializer=go_behind)
@@ -117,14 +122,17 @@ class ServedModel:
         """
         if self._by_maxsim(request):
             queries, documents = maxsim.split(request)
-            both = asyncio.gather(self.submit(queries, caller), self.submit(documents, caller))
-            return maxsim.join(request, *await both)
+            self.prepare.check(queries)  # before its documents are computed for nothing
+            both = await together(self.submit(queries, caller), self.submit(documents, caller))
+            return await self.aside(partial(maxsim.join, request, *both))
         started = time.perf_counter()
         request = self._meant(request)
         small = is_small(request)
         if not small or (self.runner.door.crowded and not self._remembers):  # before anything is tokenised for nothing
             self.runner.admit(self.prepare.guess(request), identity(request, caller), joins=False)
         prepared = self._prepare(request) if small else await self.aside(partial(self._prepare, request))
+        if "multi" in request.outputs:
+            self._check_size(sum(prepared.counts))
         try:
             answers = await self._ask(request, prepared, caller)
         except EngineFailed:
@@ -172,6 +180,17 @@ class ServedModel:
     def _prepare(self, request: Request) -> Prepared:
         return (self._documents if request.options.one_document else self.prepare)(request)
 
+    def _check_size(self, tokens: int) -> None:
+        """Refuse vectors of tokens that would fill the memory: the queue bounds tokens, not what each of them becomes.
+
+        Raises:
+            InvalidRequest: Naming both sizes.
+        """
+        width, most = self._token_dims, self.settings.max_answer_mb
+        if (size := tokens * width * FLOAT_BYTES / 1e6) > most:
+            message = f"{tokens} tokens have vectors of {size:.6g} MB in {self.name}; an answer may have {most} MB"
+            raise InvalidRequest(f"{message}; send fewer inputs at a time", param="input")
+
     def _steps(self, request: Request, prepared: Prepared, caller: Caller) -> Steps[Answers]:
         if prepared.document is None:
             return self._asking.answers(request, prepared.tokens, caller, prepared.owners)
@@ -183,12 +202,14 @@ class ServedModel:
         if scores.size and self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
         rows = self._rows(given["dense"], prepared, options) if "dense" in given else nothing()
+        if multi := kept(given.get("multi", []), prepared.tokens):
+            self._token_dims = multi[0].shape[1]  # the first embedding says what a projection makes of a state
         total = time.perf_counter() - began
         return Result(
             model=self.name,
             rows=rows,
             sparse=given.get("sparse", []),
-            multi=kept(given.get("multi", []), prepared.tokens),
+            multi=multi,
             scores=scores,
             labels=self.spec.scores.labels if self.spec.scores else (),
             tokens=prepared.counts,

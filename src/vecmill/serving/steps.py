@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -67,6 +67,16 @@ async def _ended(future: Future[Made]) -> Made:
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+async def together(*calls: Coroutine[Any, Any, Made]) -> list[Made]:
+    """What all of them return; where one fails, or the call is cancelled, the others are cancelled too."""
+    tasks = [asyncio.ensure_future(one) for one in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def on_thread(steps: Steps[Made]) -> Made:

@@ -220,8 +220,9 @@ class ResultStore:
 
 
 def _digest(whose: bytes, key: Key) -> bytes:
-    ids, mark, outputs = key
-    return hashlib.sha256(b"\0".join([whose, ",".join(outputs).encode(), str(mark).encode(), ids])).digest()
+    ids, mark, outputs, tenant = key
+    said = [",".join(outputs), str(mark), hashlib.sha256(tenant.encode()).hexdigest()]
+    return hashlib.sha256(b"\0".join([whose, *(one.encode() for one in said), ids])).digest()
 
 
 def open_store(name: str, spec: ModelSpec, settings: Settings, asked: Sequence[str]) -> ResultStore | None:
