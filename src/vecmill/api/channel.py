@@ -9,6 +9,7 @@ from typing import Self
 
 import msgspec
 
+from vecmill.api.keys import Keys
 from vecmill.config import Settings
 
 LONGEST = 64 * 1024 * 1024
@@ -32,7 +33,8 @@ class Start(msgspec.Struct):
     Attributes:
         number: Which of the workers it is, from 1.
         references: The models.
-        settings: Everything else; `grpc_port` is the port itself.
+        settings: Everything else; `grpc_port` is the port itself, keys are in none of it.
+        keys: Whose requests are answered, as the parent read it once: the same in every worker, whenever it starts.
         alone: No other answers yet, so this one does while its models load.
         begun: All have been ready once.
     """
@@ -40,6 +42,7 @@ class Start(msgspec.Struct):
     number: int
     references: list[str]
     settings: Settings
+    keys: Keys
     alone: bool
     begun: bool
 

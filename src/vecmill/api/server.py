@@ -15,7 +15,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vecmill.api.app import build
 from vecmill.api.banner import banner
+from vecmill.api.callers import Callers
 from vecmill.api.corked import Corked
+from vecmill.api.keys import Keys
 from vecmill.api.listen import address, check_grpc, listen
 from vecmill.api.metrics import Metrics
 from vecmill.config import Settings
@@ -95,9 +97,10 @@ class Serving:
         registry: Knows their names; filled here.
         metrics: Counts what is answered.
         show: Told once, when all models are loaded.
+        keys: What may ask, where that was read before.
 
     Raises:
-        BadSettings: As `build`.
+        BadSettings: As `Callers`.
     """
 
     def __init__(
@@ -107,14 +110,16 @@ class Serving:
         registry: Registry,
         metrics: Metrics,
         show: Callable[[str], None],
+        keys: Keys | None = None,
     ) -> None:
         self._references = references
         self._settings = settings
         self._registry = registry
         self._events = Events()
         self._show = show
+        self._callers = Callers(settings, keys)
         config = uvicorn.Config(
-            build(registry, settings, self._events, metrics),
+            build(registry, settings, self._events, metrics, self._callers),
             http=Protocol,
             lifespan="off",
             proxy_headers=False,  # nobody asks where a request comes from
@@ -184,7 +189,7 @@ class Serving:
             return ""
         from vecmill.api.grpc.server import GrpcServer
 
-        self._grpc = GrpcServer(self._registry, settings, self._events)
+        self._grpc = GrpcServer(self._registry, settings, self._events, self._callers)
         try:
             return await self._grpc.start(settings.host, settings.grpc_port)
         except RuntimeError as error:  # another took the port since we looked
