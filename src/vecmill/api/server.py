@@ -8,16 +8,15 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vecmill.api.app import build
 from vecmill.api.banner import banner
-from vecmill.api.corked import Corked
 from vecmill.api.listen import address, check_grpc, listen
 from vecmill.api.metrics import Metrics
+from vecmill.api.protocol import Protocol
 from vecmill.config import Settings
 from vecmill.errors import AddressUnavailable, StartError
 from vecmill.serving.events import Events
@@ -32,14 +31,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 KEEP_ALIVE_S = 75
 """How long an idle connection is kept: longer than the 60 s of common load balancers, which else meet closed ones."""
-
-
-class Protocol(HttpToolsProtocol):
-    """Uvicorn's HTTP, whose writes go out together."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP has no other
-        """A client has connected."""
-        super().connection_made(cast("asyncio.Transport", Corked(transport)))
 
 
 print_now = partial(print, flush=True)
@@ -116,6 +107,7 @@ class Serving:
         config = uvicorn.Config(
             build(registry, settings, self._events, metrics),
             http=Protocol,
+            ws="none",
             lifespan="off",
             proxy_headers=False,  # nobody asks where a request comes from
             log_config=None,
