@@ -32,6 +32,8 @@ LEAST = {
     "result_store_mb": 1,
     "max_input_tokens": 8,
     "max_body_bytes": 1024,
+    "body_timeout_s": 0.0,
+    "stream_spool_mb": 1,
     "request_timeout_s": 0.0,
     "drain_notice_s": 0.0,
     "drain_timeout_s": 0.0,
@@ -149,6 +151,10 @@ class Settings(FetchSettings):
         max_input_tokens: Most tokens of an input where the model takes more. Memory of attention grows with the square
             of the length: a causal model with 16 heads needs 4.3 GB at 8,192 tokens, and 17 GB at 16,384.
         max_body_bytes: Most bytes of a request body.
+        body_timeout_s: Seconds after which a request of whose body nothing more comes is given up and answered with
+            408; 0 waits as long as the client does.
+        stream_spool_mb: Most megabytes (10^6 bytes) of the bodies of streams that wait to be worked on, of all streams
+            together; what of them is not in memory lies in the system's folder for temporary files (TMPDIR).
         api_key: What requests have to send as `authorization: Bearer KEY` (or api-key, x-api-key); empty asks for none.
             Better given in the environment: command lines are for all to see.
         tenants: A TOML file with a table for each tenant: its `keys`, and its `weight` (1 unless given), by which it
@@ -193,6 +199,8 @@ class Settings(FetchSettings):
     max_inputs: int = 2048
     max_input_tokens: int = 8192
     max_body_bytes: int = 32 * 1024 * 1024
+    body_timeout_s: float = 30.0
+    stream_spool_mb: int = 8000
     api_key: str = field(default="", repr=False)
     tenants: Path | None = None
     cors_origin: tuple[str, ...] = ()

@@ -67,7 +67,14 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
     endpoints = {
-        asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
+        asked: Endpoint(
+            choices,
+            registry,
+            callers,
+            max_body_bytes=settings.max_body_bytes,
+            body_timeout_s=settings.body_timeout_s,
+            encoding=encoding,
+        )
         for asked, choices in by_path(DIALECTS).items()
     }
     if settings.predict_route:  # what is served there already stays what it is
@@ -76,7 +83,7 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
     routes = [  # served names may hold slashes, and would take what follows them for their own
         Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in longest_first
     ]
-    routes.append(Mounted(PATH, Stream(registry, callers, events, max_inputs=settings.max_inputs)))
+    routes.append(Mounted(PATH, Stream(registry, callers, events, settings)))
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[
             *Probes(registry, settings.health_route).routes(),
