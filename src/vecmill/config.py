@@ -167,7 +167,8 @@ class Settings(FetchSettings):
             cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
         drain_notice_s: Seconds after the first SIGTERM for which work is still taken while /ready says 503 already: for
             load balancers that only look now and then.
-        drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
+        drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C, or after the
+            notice where there is one.
         health_route: One more path that answers as /ready does, where a platform looks whether it may send work.
         predict_route: One more path that takes Vertex AI's envelope, as /vertex does.
         log_level: How much is logged to standard error.
@@ -211,6 +212,11 @@ class Settings(FetchSettings):
     health_route: str = ""
     predict_route: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def drain_s(self) -> float:
+        """Seconds from the first signal to the end at the latest."""
+        return self.drain_notice_s + self.drain_timeout_s
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -159,7 +159,7 @@ class Serving:
             return
         self._registry.draining = True
         self._drain = asyncio.get_running_loop().create_task(self._finish())
-        log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_timeout_s)
+        log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_s)
 
     async def leave(self) -> None:
         """Take no connection from now on, answer all that comes on those that are there, and end."""
@@ -191,12 +191,13 @@ class Serving:
         """Close the listener when what was accepted is done; until then probes see that the server is not ready."""
         loop, settings = asyncio.get_running_loop(), self._settings
         began = loop.time()
-        while loop.time() - began < settings.drain_timeout_s:
+        while loop.time() - began < settings.drain_s:
             self._registry.closed = loop.time() - began >= settings.drain_notice_s
             if self._registry.closed and not self._busy:
                 break
             await asyncio.sleep(POLL_S)
-        left = settings.drain_timeout_s - (loop.time() - began)
+        self._registry.closed = True
+        left = settings.drain_s - (loop.time() - began)
         self._server.config.timeout_graceful_shutdown = max(left, POLL_S)  # type: ignore[assignment]  # as above
         self._server.should_exit = True
         self._loaded.set()  # whoever waits for the models waits no more

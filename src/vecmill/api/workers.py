@@ -149,7 +149,7 @@ class Workers:
         """Let all drain, or at the second signal stop; each worker knows which."""
         self._listener.close()  # each worker has it too; when the last closes it, connections are refused
         if not self._stopping.is_set():
-            bound = self._settings.drain_timeout_s + GRACE_S
+            bound = self._settings.drain_s + GRACE_S
             asyncio.get_running_loop().call_later(bound, self._kill)
         self._stopping.set()
         for worker in self._workers:
