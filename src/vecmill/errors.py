@@ -24,6 +24,7 @@ VecmillError
     ├── UnknownRoute              no such path
     ├── MethodNotAllowed          the path exists, the method does not
     ├── BodyTooLarge              more bytes than the server takes
+    ├── BodyStalled               the rest of it does not come
     ├── UnsupportedMediaType      not JSON by its own account
     ├── Overloaded                the queue is full: come back after `retry_after_s`
     ├── ModelLoading              a model of that name is on its way: come back after `retry_after_s`
@@ -173,6 +174,10 @@ class MethodNotAllowed(RequestError):
 
 class BodyTooLarge(RequestError):
     """The body has more bytes than the server takes."""
+
+
+class BodyStalled(RequestError):
+    """The rest of the body does not come."""
 
 
 class UnsupportedMediaType(RequestError):

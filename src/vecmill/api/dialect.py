@@ -96,6 +96,7 @@ STATUSES: dict[type[errors.VecmillError], int] = {
     errors.UnknownModel: 404,
     errors.UnknownRoute: 404,
     errors.MethodNotAllowed: 405,
+    errors.BodyStalled: 408,
     errors.BodyTooLarge: 413,
     errors.UnsupportedMediaType: 415,
     errors.Overloaded: 429,

@@ -44,6 +44,7 @@ class Endpoint:
         registry: The models.
         callers: Who may ask, and on which terms.
         max_body_bytes: Most bytes of a body.
+        body_timeout_s: As `Incoming`.
         encoding: Where large answers are encoded.
     """
 
@@ -54,12 +55,14 @@ class Endpoint:
         callers: Callers,
         *,
         max_body_bytes: int,
+        body_timeout_s: float,
         encoding: Executor,
     ) -> None:
         self._choices = [Choice(*choice, msgspec.json.Decoder(choice[1].body)) for choice in choices]
         self._registry = registry
         self._callers = callers
         self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
         self._encoding = encoding
         self._asked = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
@@ -71,7 +74,7 @@ class Endpoint:
         trace.route = choice.route.paths[0]
         response: ASGIApp
         try:
-            incoming = Incoming(scope, receive)
+            incoming = Incoming(scope, receive, self._registry, self._body_timeout_s)
             caller, given = await self._open(incoming)
             trace.tenant = caller.tenant
             choice = self._choose(given, incoming)

@@ -140,6 +140,7 @@ STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
     errors.UnknownModel: (404, "invalid_request_error", "model_not_found"),
     errors.UnknownRoute: (404, "invalid_request_error", "unknown_url"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
+    errors.BodyStalled: (408, "invalid_request_error", "request_timeout"),
     errors.BodyTooLarge: (413, "invalid_request_error", "request_too_large"),
     errors.UnsupportedMediaType: (415, "invalid_request_error", "unsupported_media_type"),
     errors.Overloaded: (429, "rate_limit_error", "overloaded"),
