@@ -25,7 +25,7 @@ class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
     truncation: bool | None = None
     output_dimension: int | None = None
     output_dtype: Dtype | None = None
-    encoding_format: Literal["base64"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
 
 
 class VoyageEmbedding(msgspec.Struct):
@@ -60,7 +60,7 @@ class VoyageDocumentsBody(msgspec.Struct, kw_only=True):
     input_type: str | None = None
     output_dimension: int | None = None
     output_dtype: Dtype | None = None
-    encoding_format: Literal["base64"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
 
 
 class VoyageDocument(msgspec.Struct):
