@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -11,7 +12,7 @@ from vecmill.api.dialect import by_path
 
 SHARED = by_path(DIALECTS)
 
-BODIES = [
+BODIES: list[tuple[str, Any, str]] = [
     ("/v1/embeddings", {"model": "m", "input": "a"}, "OpenAI"),
     ("/v1/embeddings", {"model": "m", "input": ["a"], "encoding_format": "base64", "dimensions": None}, "OpenAI"),
     ("/v1/embeddings", {"model": "m", "input": ["a"], "input_type": "query"}, "OpenAI"),
@@ -50,6 +51,10 @@ BODIES = [
     ("/v1/classify", {"input": ["a"], "classifier_id": "b"}, "Jina"),
     ("/tokenize", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/tokenize", {"prompt": "a"}, "vLLM"),
+    ("/predict", {"instances": []}, "Text Embeddings Inference"),
+    ("/predict", {"inputs": "a", "instances": None}, "Text Embeddings Inference"),
+    ("/rerank", {"query": "a", "property": "b", "model": None}, "Weaviate"),
+    ("/v1/embeddings", {"input": "a", "dimensions": 3, "output_dimension": None}, "OpenAI"),
     ("/invocations", {"input": ["a"], "model": "m"}, "OpenAI"),
     ("/invocations", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/invocations", {"inputs": "a", "input": "a"}, "Text Embeddings Inference"),
@@ -57,6 +62,14 @@ BODIES = [
     ("/invocations", [], "Text Embeddings Inference"),
     ("/v1/rerank", [], "Jina"),
 ]
+
+FIRST: dict[str, dict[str, Any]] = {}
+"""Of each path a body that the dialect answers which takes the rest."""
+for _path, _body, _name in BODIES:
+    if isinstance(_body, dict) and _name == SHARED[_path, "POST"][-1][0].name:
+        FIRST.setdefault(_path, _body)
+
+KEYS = sorted({key for _, body, _ in BODIES for key in body})
 
 
 def chosen(path: str, body: Any, headers: dict[str, str] | None = None) -> str:
@@ -72,10 +85,26 @@ def test_a_body_finds_its_dialect(path: str, body: Any, name: str) -> None:
     assert chosen(path, body) == name
 
 
+@pytest.mark.parametrize("path", FIRST)
+def test_null_is_absent(path: str) -> None:
+    """A key whose value is null says nothing of whose body it is, wherever it stands."""
+    body = FIRST[path]
+    for key in set(KEYS) - body.keys():
+        assert chosen(path, {**body, key: None}) == chosen(path, {key: None, **body}) == chosen(path, body), key
+
+
 def test_cohere_is_known_by_its_sdk() -> None:
     """A body that could be anyone's is Cohere's where its SDK says so."""
     body = {"query": "a", "documents": ["b"], "model": "m"}
     assert chosen("/v1/rerank", body, {"x-fern-sdk-name": "cohere"}) == "Cohere"
+
+
+async def test_a_null_key_changes_no_answer(client: httpx.AsyncClient) -> None:
+    """So its numbers are those of the body without it."""
+    body = {"model": "tiny", "input": "the cat", "dimensions": 3}
+    replies = [await client.post("/v1/embeddings", json=body | more) for more in ({}, {"output_dimension": None})]
+    assert replies[0].json() == replies[1].json()
+    assert len(replies[0].json()["data"][0]["embedding"]) == 3
 
 
 def test_mistral_is_known_by_its_sdk() -> None:

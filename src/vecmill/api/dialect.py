@@ -13,7 +13,7 @@ Headers = Mapping[str, str]
 """Header values by lower-case name."""
 
 Keys = Mapping[str, msgspec.Raw]
-"""The keys of a body, with their values as they came."""
+"""The keys of a body that are not null, with their values as they came."""
 
 
 class Nothing(msgspec.Struct):
