@@ -22,9 +22,9 @@ TEXT = "the cat sat"
 KINDS = {"int8": "i1", "uint8": "u1", "binary": "i1", "ubinary": "u1"}
 
 
-async def vector(client: httpx.AsyncClient, **body: Any) -> Any:
+async def vector(client: httpx.AsyncClient, path: str = "/v1/embeddings", **body: Any) -> Any:
     """The vector of a text as it came."""
-    reply = await client.post("/v1/embeddings", json={"model": "tiny", "input": TEXT, **body})
+    reply = await client.post(path, json={"model": "tiny", "input": TEXT, **body})
     assert reply.status_code == 200, reply.text
     return reply.json()["data"][0]["embedding"]
 
@@ -65,3 +65,21 @@ async def test_jinas_token_vectors_in_base64(client: httpx.AsyncClient) -> None:
     reply = await client.post("/v1/embeddings", json={**body, "encoding_format": "base64"})
     packed = np.array(unpacked(reply.json()["data"][0]["embeddings"]))
     assert packed.reshape(np.shape(lists)) == pytest.approx(np.array(lists), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", OF_DIALECTS)
+async def test_the_length_is_the_one_asked_for(client: httpx.AsyncClient, name: str) -> None:
+    """`dimensions` counts in every dialect; Infinity's does not scale what is left."""
+    row = await vector(client, **OF_DIALECTS[name], dimensions=3)
+    numbers = (await vector(client))[:3] if name == "Infinity" else await vector(client, dimensions=3)
+    assert row == pytest.approx(numbers, abs=1e-7)
+
+
+@pytest.mark.parametrize("path", ["/mistral/v1/embeddings", "/voyage/v1/embeddings", "/infinity/embeddings"])
+async def test_two_lengths(client: httpx.AsyncClient, path: str) -> None:
+    """The dialect's own name beside it may say the same; where it says another the request is refused."""
+    assert await vector(client, path, dimensions=3, output_dimension=3) == await vector(client, path, dimensions=3)
+    assert len(await vector(client, path, output_dimension=3)) == 3
+    reply = await client.post(path, json={"input": TEXT, "dimensions": 3, "output_dimension": 4})
+    assert reply.status_code in {400, 422}
+    assert "output_dimension is 4 and dimensions is 3; send one of them" in reply.text

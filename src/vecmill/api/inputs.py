@@ -61,6 +61,18 @@ def texts_of(values: Sequence[str | dict[str, Any]], field: str, keys: Sequence[
     return [text_of(value, f"{field}[{number}]", keys) for number, value in enumerate(values)]
 
 
+def dimensions_of(dimensions: int | None, output_dimension: int | None) -> int | None:
+    """How many numbers are wanted, where OpenAI's name of it may stand for the dialect's own, `output_dimension`.
+
+    Raises:
+        InvalidRequest: Both are given and differ.
+    """
+    if None not in {dimensions, output_dimension} and dimensions != output_dimension:
+        message = f"output_dimension is {output_dimension} and dimensions is {dimensions}; send one of them"
+        raise InvalidRequest(message, param="output_dimension")
+    return dimensions if output_dimension is None else output_dimension
+
+
 def pairs(query: str, documents: Sequence[str]) -> list[Input]:
     """A query beside each document."""
     return [Pair(query, document) for document in documents]

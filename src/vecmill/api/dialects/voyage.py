@@ -6,7 +6,7 @@ import msgspec
 
 from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
-from vecmill.api.inputs import pairs, texts
+from vecmill.api.inputs import dimensions_of, pairs, texts
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranking import check_top, ranked
 from vecmill.asks import Several
@@ -17,12 +17,13 @@ Dtype = Literal["float", "int8", "uint8", "binary", "ubinary"]
 
 
 class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
-    """A request for vectors."""
+    """A request for vectors. OpenAI's clients call `output_dimension` `dimensions`."""
 
     input: str | list[str]
     model: str | None = None
     input_type: str | None = None
     truncation: bool | None = None
+    dimensions: int | None = None
     output_dimension: int | None = None
     output_dtype: Dtype | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -115,14 +116,18 @@ class VoyageError(msgspec.Struct):
 
 
 def parse(body: VoyageEmbeddingsBody, _: Headers) -> Request:
-    """Vectors of texts, as queries or documents."""
+    """Vectors of texts, as queries or documents.
+
+    Raises:
+        InvalidRequest: The purpose is unknown, or two numbers of dimensions are asked for.
+    """
     return Request(
         model=body.model,
         inputs=texts(body.input),
         options=Options(
             role=prompts_for(body.input_type, "input_type"),
             truncate=body.truncation is not False,
-            dimensions=body.output_dimension,
+            dimensions=dimensions_of(body.dimensions, body.output_dimension),
         ),
     )
 
