@@ -45,7 +45,7 @@ class Route:
         key: Where a body holds the API key: its keys to the key. A header that holds one counts for more.
         inputs: What the wire calls the inputs, for errors.
         read: Decoder of `body`, bytes and headers to the body, where not all of it is JSON; raises InvalidRequest.
-        takes: What content-type may say besides JSON.
+        takes: What content-type may say besides JSON; */* is anything.
     """
 
     paths: tuple[str, ...]

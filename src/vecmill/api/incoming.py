@@ -13,6 +13,9 @@ WATCH_AFTER_S = 0.25
 """Work that takes longer than this is watched for callers who left. Watching costs a task: what a busy server answers
 in a tenth of a second should not pay for it."""
 
+ANY_TYPE = "*/*"
+"""Among the types that a route takes: it does not look at what a body says of itself."""
+
 
 class CallerGone(Exception):
     """Nobody waits for the answer."""
@@ -68,10 +71,10 @@ class Incoming:
         return Watch(self)
 
     def _check(self, max_bytes: int, others: Sequence[str]) -> None:
-        kind = self.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if kind != "application/json" and not kind.endswith("+json") and kind not in others:
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/json"
+        if kind != "application/json" and not kind.endswith("+json") and not {kind, ANY_TYPE} & {*others}:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send application/json")
-        coding = self.headers.get("content-encoding", "identity").strip().lower()
+        coding = self.headers.get("content-encoding", "").strip().lower() or "identity"
         if coding != "identity":
             raise UnsupportedMediaType(f"content-encoding is {coding!r}; send the body uncompressed")
         length = self.headers.get("content-length", "")
