@@ -1,9 +1,9 @@
 """What dialects have in common in how texts and token ids are written."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vecmill.core import Input, Pair
+from vecmill.core import TOKEN_VOCABULARIES, Input, Pair
 from vecmill.errors import EmptyInput, InvalidRequest
 
 Written = str | list[str | int | list[int]]
@@ -59,6 +59,19 @@ def text_of(value: str | dict[str, Any], field: str, keys: Sequence[str] = ("tex
 def texts_of(values: Sequence[str | dict[str, Any]], field: str, keys: Sequence[str] = ("text",)) -> list[str]:
     """As `text_of` for each."""
     return [text_of(value, f"{field}[{number}]", keys) for number, value in enumerate(values)]
+
+
+def token_vocabulary(headers: Mapping[str, str]) -> str | None:
+    """How token ids are to be read; None leaves it to the server. Every dialect that takes ids asks here.
+
+    Raises:
+        InvalidRequest: The header `x-token-vocabulary` has no such value.
+    """
+    value = headers.get("x-token-vocabulary")
+    if value is not None and value not in TOKEN_VOCABULARIES:
+        allowed = ", ".join(TOKEN_VOCABULARIES)
+        raise InvalidRequest(f"the header x-token-vocabulary is {value!r}; allowed: {allowed}")
+    return value
 
 
 def dimensions_of(dimensions: int | None, output_dimension: int | None) -> int | None:

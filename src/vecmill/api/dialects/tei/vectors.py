@@ -17,27 +17,28 @@ from vecmill.api.dialects.tei.wire import (
     options,
 )
 from vecmill.api.encode import as_numbers
-from vecmill.api.inputs import read, texts
+from vecmill.api.inputs import read, texts, token_vocabulary
 from vecmill.core import Options, Output, Request, Result
 from vecmill.errors import EmptyInput
 
 
-def embed(body: TeiEmbedBody, _: Headers) -> Request:
-    """Vectors, of length 1 unless the request says otherwise."""
-    wishes = options(
-        body, prompt_name=body.prompt_name, normalize=body.normalize is not False, dimensions=body.dimensions
-    )
-    return _request(body, "dense", wishes)
+def embed(body: TeiEmbedBody, heads: Headers) -> Request:
+    """Vectors, of length 1 unless the request says otherwise.
+
+    Raises:
+        InvalidRequest: Inputs of different kinds are mixed, or a header has no such value.
+    """
+    return _request(body, "dense", heads, normalize=body.normalize is not False, dimensions=body.dimensions)
 
 
-def embed_all(body: TeiTokensBody, _: Headers) -> Request:
-    """A vector for each token."""
-    return _request(body, "multi", options(body, prompt_name=body.prompt_name))
+def embed_all(body: TeiTokensBody, heads: Headers) -> Request:
+    """A vector for each token; raises as `embed`."""
+    return _request(body, "multi", heads)
 
 
-def embed_sparse(body: TeiTokensBody, _: Headers) -> Request:
-    """Weights of vocabulary entries."""
-    return _request(body, "sparse", options(body, prompt_name=body.prompt_name))
+def embed_sparse(body: TeiTokensBody, heads: Headers) -> Request:
+    """Weights of vocabulary entries; raises as `embed`."""
+    return _request(body, "sparse", heads)
 
 
 def similarity(body: TeiSimilarityBody, _: Headers) -> Request:
@@ -80,7 +81,8 @@ def render_similarity(_: object, result: Result) -> msgspec.Raw:
     return as_numbers(np.clip(np.sum(others * first, axis=1) / lengths, -1, 1).astype(np.float32))
 
 
-def _request(body: TeiTokensBody, output: Output, wishes: Options) -> Request:
+def _request(body: TeiTokensBody, output: Output, heads: Headers, **more: Any) -> Request:  # noqa: ANN401 (of Options)
+    wishes = options(body, prompt_name=body.prompt_name, token_vocabulary=token_vocabulary(heads), **more)
     return Request(model=body.model, inputs=read(body.inputs, "inputs"), outputs=(output,), options=wishes)
 
 

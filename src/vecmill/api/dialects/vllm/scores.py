@@ -144,13 +144,13 @@ def render_rerank(body: VllmRerankBody, result: Result) -> VllmRerankAnswer:
     return VllmRerankAnswer(results=rows, **common("rerank", result))
 
 
-def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
+def parse_classify(body: VllmClassifyBody, headers: Headers) -> Request:
     """Probabilities of labels.
 
     Raises:
         InvalidRequest: There is no input.
     """
-    return asked(body, ("scores",), raw_scores=body.use_activation is False)
+    return asked(body, ("scores",), headers, raw_scores=body.use_activation is False)
 
 
 def render_classify(_: object, result: Result) -> VllmClassifyAnswer:

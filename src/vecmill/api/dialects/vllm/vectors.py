@@ -71,13 +71,13 @@ ORDERS: dict[str | None, ByteOrder] = {None: "<", "native": "<", "little": "<", 
 """Endianness to the order of bytes; native is the smaller end first on every machine that this runs on."""
 
 
-def parse_embeddings(body: VllmEmbeddingsBody, _: Headers) -> Request:
+def parse_embeddings(body: VllmEmbeddingsBody, headers: Headers) -> Request:
     """Vectors, of length 1 unless the request says otherwise.
 
     Raises:
         InvalidRequest: There is no input, or something is asked for that is not served.
     """
-    return _request(body, ("dense",))
+    return _request(body, ("dense",), headers)
 
 
 def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> VllmEmbeddingsAnswer | bytes:
@@ -88,13 +88,13 @@ def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> VllmEmbedding
     return VllmEmbeddingsAnswer(data=data, **common("embd", result))
 
 
-def parse_pooling(body: VllmPoolingBody, _: Headers) -> Request:
+def parse_pooling(body: VllmPoolingBody, headers: Headers) -> Request:
     """What the model gives.
 
     Raises:
         InvalidRequest: As `parse_embeddings`.
     """
-    return _request(body, OUTPUTS[body.task])
+    return _request(body, OUTPUTS[body.task], headers)
 
 
 def render_pooling(body: VllmPoolingBody, result: Result) -> VllmPoolingAnswer | bytes:
@@ -126,11 +126,12 @@ def headers_of_pooling(body: VllmPoolingBody, result: Result) -> dict[str, str]:
     return _headers("pool", body, result)
 
 
-def _request(body: VllmEmbeddingsBody, outputs: tuple[Output, ...]) -> Request:
+def _request(body: VllmEmbeddingsBody, outputs: tuple[Output, ...], headers: Headers) -> Request:
     activated = body.use_activation if body.use_activation is not None else body.normalize
     return asked(
         body,
         outputs,
+        headers,
         dimensions=body.dimensions,
         normalize=activated is not False,
         raw_scores=body.use_activation is False,
