@@ -51,8 +51,6 @@ BODIES: list[tuple[str, Any, str]] = [
     ("/v1/classify", {"input": ["a"], "classifier_id": "b"}, "Jina"),
     ("/tokenize", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/tokenize", {"prompt": "a"}, "vLLM"),
-    ("/predict", {"instances": []}, "Text Embeddings Inference"),
-    ("/predict", {"inputs": "a", "instances": None}, "Text Embeddings Inference"),
     ("/rerank", {"query": "a", "property": "b", "model": None}, "Weaviate"),
     ("/v1/embeddings", {"input": "a", "dimensions": 3, "output_dimension": None}, "OpenAI"),
     ("/invocations", {"input": ["a"], "model": "m"}, "OpenAI"),
@@ -118,6 +116,31 @@ def test_one_takes_the_rest() -> None:
     for (path, _), choices in SHARED.items():
         if len(choices) > 1:
             assert [route.when is None for _, route in choices] == [False] * (len(choices) - 1) + [True], path
+
+
+BASES = {
+    "Cohere": "/cohere",
+    "Infinity": "/infinity",
+    "Jina": "/jina",
+    "Mistral": "/mistral",
+    "NVIDIA": "/nvidia",
+    "OpenAI": "/openai",
+    "Text Embeddings Inference": "/tei",
+    "Voyage": "/voyage",
+    "vLLM": "/vllm",
+    "Weaviate": "/weaviate",
+}
+"""What the paths of a dialect begin with that it alone answers."""
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_base_url_has_all_routes_of_its_dialect(name: str) -> None:
+    """A client that is given such a base URL finds everything under it that it finds without."""
+    (dialect,) = [one for one in DIALECTS if one.name == name]
+    for route in dialect.routes:
+        bare = [path for path in route.paths if f"/{path.split('/')[1]}" not in BASES.values()]
+        there = {path: SHARED.get((BASES[name] + path, route.method), []) for path in bare}
+        assert [path for path, choices in there.items() if {one.name for one, _ in choices} != {name}] == []
 
 
 def test_every_route_has_a_path_of_its_own() -> None:

@@ -249,7 +249,7 @@ INFINITY = Dialect(
     name="Infinity",
     routes=(
         Route(
-            paths=("/infinity/embeddings", "/embeddings", "/v1/embeddings"),
+            paths=("/infinity/embeddings", "/infinity/v1/embeddings", "/embeddings", "/v1/embeddings"),
             body=InfinityEmbeddingsBody,
             parse=parse_embeddings,
             render=render_embeddings,
@@ -267,7 +267,7 @@ INFINITY = Dialect(
             inputs="documents",
         ),
         Route(
-            paths=("/infinity/classify", "/classify", "/v1/classify"),
+            paths=("/infinity/classify", "/infinity/v1/classify", "/classify", "/v1/classify"),
             body=InfinityClassifyBody,
             parse=parse_classify,
             render=render_classify,

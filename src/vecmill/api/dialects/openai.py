@@ -199,7 +199,7 @@ OPENAI = Dialect(
     routes=(
         Route(
             paths=(
-                *("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
+                *("/v1/embeddings", "/embeddings", "/openai/v1/embeddings", "/openai/embeddings", "/tei/v1/embeddings"),
                 "/openai/deployments/{model}/embeddings",  # Azure's
             ),
             body=EmbeddingsBody,

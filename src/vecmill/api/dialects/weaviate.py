@@ -167,7 +167,7 @@ WEAVIATE = Dialect(
     name="Weaviate",
     routes=(
         Route(
-            paths=("/vectors", "/vectors/", "/weaviate/vectors", "/weaviate/{model}/vectors"),
+            paths=("/vectors", "/vectors/", "/weaviate/vectors", "/weaviate/vectors/", "/weaviate/{model}/vectors"),
             body=WeaviateVectorBody,
             parse=parse_vector,
             render=render_vector,

@@ -123,7 +123,7 @@ def _rows(result: Result, kind: str, encoding: str | None) -> list[msgspec.Raw]:
 
 ROUTES = (
     Route(
-        paths=("/jina/v1/embeddings", "/v1/embeddings", "/embeddings"),
+        paths=("/jina/v1/embeddings", "/jina/embeddings", "/v1/embeddings", "/embeddings"),
         body=JinaEmbeddingsBody,
         parse=parse,
         render=render,

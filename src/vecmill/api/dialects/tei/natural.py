@@ -113,7 +113,7 @@ def _headers(body: TeiAnyBody, result: Result) -> dict[str, str]:
 
 ROUTES = (
     Route(
-        paths=("/", "/invocations"),
+        paths=("/", "/invocations", "/tei", "/tei/", "/tei/invocations"),
         body=TeiAnyBody,
         parse=parse,
         render=render,
@@ -123,7 +123,7 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/vertex", "/predict"),
+        paths=("/vertex", "/predict", "/tei/vertex"),
         body=TeiVertexBody,
         parse=parse_vertex,
         render=render_vertex,

@@ -111,7 +111,7 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/decode",),
+        paths=("/decode", "/tei/decode"),
         body=TeiDecodeBody,
         parse=decode,
         render=render_decode,
@@ -120,7 +120,7 @@ ROUTES = (
         inputs="ids",
     ),
     Route(
-        paths=("/info",),
+        paths=("/info", "/tei/info"),
         method="GET",
         body=TeiInfoQuery,
         parse=info,

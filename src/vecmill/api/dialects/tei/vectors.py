@@ -100,7 +100,7 @@ def _headers_of_sentences(body: TeiSimilarityBody, result: Result) -> dict[str, 
 
 ROUTES = (
     Route(
-        paths=("/embed",),
+        paths=("/embed", "/tei/embed"),
         body=TeiEmbedBody,
         parse=embed,
         render=render_embed,
@@ -110,7 +110,7 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/embed_all",),
+        paths=("/embed_all", "/tei/embed_all"),
         body=TeiTokensBody,
         parse=embed_all,
         render=render_all,
@@ -120,7 +120,7 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/embed_sparse",),
+        paths=("/embed_sparse", "/tei/embed_sparse"),
         body=TeiTokensBody,
         parse=embed_sparse,
         render=render_sparse,
@@ -130,7 +130,7 @@ ROUTES = (
         inputs="inputs",
     ),
     Route(
-        paths=("/similarity",),
+        paths=("/similarity", "/tei/similarity"),
         body=TeiSimilarityBody,
         parse=similarity,
         render=render_similarity,

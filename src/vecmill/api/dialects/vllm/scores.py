@@ -211,7 +211,7 @@ def _scored(result: Result, firsts: int) -> Result:
 
 ROUTES = (
     Route(
-        paths=("/score", "/v1/score"),
+        paths=("/score", "/v1/score", "/vllm/score", "/vllm/v1/score"),
         body=VllmScoreBody,
         parse=parse_score,
         render=render_score,
@@ -219,7 +219,7 @@ ROUTES = (
         summary="Scores of pairs of texts",
     ),
     Route(
-        paths=("/vllm/rerank", "/rerank", "/v1/rerank", "/v2/rerank"),
+        paths=("/vllm/rerank", "/vllm/v1/rerank", "/vllm/v2/rerank", "/rerank", "/v1/rerank", "/v2/rerank"),
         body=VllmRerankBody,
         parse=parse_rerank,
         render=render_rerank,

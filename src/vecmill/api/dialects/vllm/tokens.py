@@ -76,7 +76,7 @@ ROUTES = (
         inputs="prompt",
     ),
     Route(
-        paths=("/detokenize",),
+        paths=("/detokenize", "/vllm/detokenize"),
         body=VllmDetokenizeBody,
         parse=parse_detokenize,
         render=render_detokenize,

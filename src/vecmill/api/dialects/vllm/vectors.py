@@ -184,7 +184,7 @@ def _converted(body: VllmEmbeddingsBody, value: Cells) -> Cells:
 
 ROUTES = (
     Route(
-        paths=("/vllm/v1/embeddings", "/v1/embeddings", "/embeddings"),
+        paths=("/vllm/v1/embeddings", "/vllm/embeddings", "/v1/embeddings", "/embeddings"),
         body=VllmEmbeddingsBody,
         parse=parse_embeddings,
         render=render_embeddings,
@@ -194,7 +194,7 @@ ROUTES = (
         when=is_vllm,
     ),
     Route(
-        paths=("/pooling", "/v1/pooling"),
+        paths=("/pooling", "/v1/pooling", "/vllm/pooling", "/vllm/v1/pooling"),
         body=VllmPoolingBody,
         parse=parse_pooling,
         render=render_pooling,
