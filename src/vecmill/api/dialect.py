@@ -45,6 +45,7 @@ class Route:
         key: Where a body holds the API key: its keys to the key. A header that holds one counts for more.
         inputs: What the wire calls the inputs, for errors.
         read: Decoder of `body`, bytes and headers to the body, where not all of it is JSON; raises InvalidRequest.
+        any_model: Where one model is served it answers to any name, on paths that no other dialect answers.
         takes: What content-type may say besides JSON; */* is anything.
     """
 
@@ -60,6 +61,7 @@ class Route:
     key: Callable[[Keys], str | None] | None = None
     inputs: str = "input"
     read: Callable[["msgspec.json.Decoder[Any]", bytes, Headers], Any] | None = None
+    any_model: bool = False
     takes: tuple[str, ...] = ()
 
 

@@ -63,6 +63,7 @@ class Endpoint:
         self._encoding = encoding
         self._asked = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
+        self._any_model = len(choices) == 1 and choices[0][1].any_model
         self._key = next((route.key for _, route in choices if route.key), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,6 +122,8 @@ class Endpoint:
         ask = route.parse(body, incoming.headers)
         if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
+        elif self._any_model and len(self._registry.names) == 1 and isinstance(ask, One):
+            ask = replace(ask, model=None)
         ask = as_told(ask, incoming.headers)
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")

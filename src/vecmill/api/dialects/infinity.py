@@ -256,6 +256,7 @@ INFINITY = Dialect(
             answer=InfinityEmbeddingsAnswer,
             summary="Vectors of texts",
             when=is_infinity,
+            any_model=True,
         ),
         Route(
             paths=("/infinity/rerank", "/rerank"),
@@ -264,6 +265,7 @@ INFINITY = Dialect(
             render=render_rerank,
             answer=InfinityRerankAnswer,
             summary="Documents by their relevance to a query",
+            any_model=True,
             inputs="documents",
         ),
         Route(
@@ -273,6 +275,7 @@ INFINITY = Dialect(
             render=render_classify,
             answer=InfinityClassifyAnswer,
             summary="Scores of labels",
+            any_model=True,
         ),
     ),
     render_error=render_error,
