@@ -68,7 +68,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
-        trace, choice = trace_of(scope), self._choices[-1]
+        trace, choice, given = trace_of(scope), self._choices[-1], b""
         trace.route = choice.route.paths[0]
         response: ASGIApp
         try:
@@ -79,7 +79,7 @@ class Endpoint:
             trace.route = choice.route.paths[0]
             response = await self._answer(choice, given, incoming, trace, caller)
         except InvalidRequest as failure:
-            response = error_response(choice.dialect, failure.about(choice.route.inputs))
+            response = error_response(choice.dialect, failure.about(choice.route.words(keys_of(given))))
         except VecmillError as failure:
             response = error_response(choice.dialect, failure)
         except CallerGone:

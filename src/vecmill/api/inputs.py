@@ -1,6 +1,6 @@
 """What dialects have in common in how texts and token ids are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vecmill.core import TOKEN_VOCABULARIES, Input, Pair
@@ -84,6 +84,20 @@ def dimensions_of(dimensions: int | None, output_dimension: int | None) -> int |
         message = f"output_dimension is {output_dimension} and dimensions is {dimensions}; send one of them"
         raise InvalidRequest(message, param="output_dimension")
     return dimensions if output_dimension is None else output_dimension
+
+
+def places(*fields: tuple[str, str | Sequence[object]]) -> Callable[[int], str]:
+    """An input's number to what the caller calls it, where the texts of several fields follow one another."""
+
+    def place(number: int) -> str:
+        named = [[name] if isinstance(value, str) else _numbered(name, len(value)) for name, value in fields]
+        return [one for each in named for one in each][number]
+
+    return place
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}[{number}]" for number in range(count)]
 
 
 def pairs(query: str, documents: Sequence[str]) -> list[Input]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vecmill.config import Settings
 from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
 from vecmill.engine.base import usable_cpus
-from vecmill.errors import EngineFailed
+from vecmill.errors import EngineFailed, InvalidRequest
 from vecmill.model.spec import ModelSpec
 from vecmill.model.tokenizer import Tokenizer
 from vecmill.serving import document, maxsim
@@ -119,6 +119,14 @@ class ServedModel:
             queries, documents = maxsim.split(request)
             both = asyncio.gather(self.submit(queries, caller), self.submit(documents, caller))
             return maxsim.join(request, *await both)
+        try:
+            return await self._submit(request, caller)
+        except InvalidRequest as failure:
+            if request.place is not None:
+                failure.at(request.place)
+            raise
+
+    async def _submit(self, request: Request, caller: Caller) -> Result:
         started = time.perf_counter()
         request = self._meant(request)
         small = is_small(request)

@@ -266,7 +266,7 @@ INFINITY = Dialect(
             answer=InfinityRerankAnswer,
             summary="Documents by their relevance to a query",
             any_model=True,
-            inputs="documents",
+            names={"input": ("documents",)},
         ),
         Route(
             paths=("/infinity/classify", "/infinity/v1/classify", "/classify", "/v1/classify"),

@@ -138,6 +138,7 @@ MISTRAL = Dialect(
             render=render,
             answer=MistralEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
+            names={"dimensions": ("output_dimension", "dimensions")},
             when=is_mistral,
         ),
     ),

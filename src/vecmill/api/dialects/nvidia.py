@@ -172,7 +172,7 @@ NVIDIA = Dialect(
             render=render_ranking,
             answer=NvidiaRankingAnswer,
             summary="Passages by their relevance to a query",
-            inputs="passages",
+            names={"input": ("passages",)},
         ),
     ),
     render_error=render_error,

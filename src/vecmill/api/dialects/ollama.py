@@ -248,7 +248,7 @@ OLLAMA = Dialect(
             answer=OllamaPromptAnswer,
             summary="One vector as the model gives it",
             takes=TAKES,
-            inputs="prompt",
+            names={"input": ("prompt",)},
         ),
         Route(
             paths=("/api/show",),

@@ -1,5 +1,6 @@
 """Voyage's embeddings and rerank API, as its SDK sends and reads it: base64 follows `output_dtype`."""
 
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -154,7 +155,13 @@ def parse_documents(body: VoyageDocumentsBody, _: Headers) -> Several:
     options = Options(
         role=prompts_for(body.input_type, "input_type"), dimensions=body.output_dimension, one_document=True
     )
-    return Several([Request(model=body.model, inputs=texts(chunks), options=options) for chunks in body.inputs])
+    places = [partial("inputs[{}][{}]".format, number) for number in range(len(body.inputs))]
+    return Several(
+        [
+            Request(model=body.model, inputs=texts(chunks), options=options, place=place)
+            for chunks, place in zip(body.inputs, places, strict=True)
+        ]
+    )
 
 
 def render_documents(body: VoyageDocumentsBody, results: list[Result]) -> VoyageDocumentsAnswer:
@@ -224,6 +231,7 @@ VOYAGE = Dialect(
             render=render,
             answer=VoyageEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
+            names={"dimensions": ("output_dimension", "dimensions")},
             when=is_embedding,
         ),
         Route(
@@ -233,7 +241,7 @@ VOYAGE = Dialect(
             render=render_documents,
             answer=VoyageDocumentsAnswer,
             summary="Vectors of the chunks of documents, each read as a whole",
-            inputs="inputs",
+            names={"input": ("inputs",), "dimensions": ("output_dimension",)},
         ),
         Route(
             paths=("/voyage/v1/rerank", "/v1/rerank"),
@@ -243,7 +251,7 @@ VOYAGE = Dialect(
             answer=VoyageRerankAnswer,
             summary="Documents by their relevance to a query",
             when=is_rerank,
-            inputs="documents",
+            names={"input": ("documents",)},
         ),
     ),
     render_error=render_error,

@@ -173,7 +173,7 @@ WEAVIATE = Dialect(
             render=render_vector,
             answer=WeaviateVector,
             summary="The vector of a text",
-            inputs="text",
+            names={"input": ("text",), "dimensions": ("config.dimensions",)},
         ),
         Route(
             paths=("/weaviate/rerank", "/rerank", "/weaviate/{model}/rerank"),
@@ -183,7 +183,7 @@ WEAVIATE = Dialect(
             answer=(WeaviateScores, WeaviatePropertyScore),
             summary="Scores of documents, in their order",
             when=is_weaviate,
-            inputs="documents",
+            names={"input": ("documents", "property")},
         ),
         Route(
             paths=("/meta", "/weaviate/meta"),

@@ -120,7 +120,7 @@ ROUTES = (
         answer=list[Any],
         summary="What the model is for: vectors, sparse vectors, vectors of tokens or scores",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("texts", "inputs")},
     ),
     Route(
         paths=("/vertex", "/predict", "/tei/vertex"),
@@ -130,6 +130,6 @@ ROUTES = (
         answer=TeiVertexAnswer,
         summary="Several requests in Vertex AI's envelope",
         when=is_vertex,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
 )

@@ -108,7 +108,7 @@ ROUTES = (
         render=render_tokenize,
         answer=list[list[TeiToken]],
         summary="Tokens of texts, with their places in bytes",
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
         paths=("/decode", "/tei/decode"),
@@ -117,7 +117,7 @@ ROUTES = (
         render=render_decode,
         answer=list[str],
         summary="Texts of tokens",
-        inputs="ids",
+        names={"input": ("ids",)},
     ),
     Route(
         paths=("/info", "/tei/info"),

@@ -17,7 +17,7 @@ from vecmill.api.dialects.tei.wire import (
     options,
 )
 from vecmill.api.encode import as_numbers
-from vecmill.api.inputs import read, texts, token_vocabulary
+from vecmill.api.inputs import places, read, texts, token_vocabulary
 from vecmill.core import Options, Output, Request, Result
 from vecmill.errors import EmptyInput
 
@@ -52,7 +52,8 @@ def similarity(body: TeiSimilarityBody, _: Headers) -> Request:
     parameters = body.parameters
     wishes = options(parameters, prompt_name=parameters.prompt_name) if parameters else Options()
     sentences = [body.inputs.source_sentence, *body.inputs.sentences]
-    return Request(model=body.model, inputs=texts(sentences), options=wishes)
+    place = places(("inputs.source_sentence", sentences[0]), ("inputs.sentences", body.inputs.sentences))
+    return Request(model=body.model, inputs=texts(sentences), options=wishes, place=place)
 
 
 def render_embed(body: TeiEmbedBody, result: Result) -> object:
@@ -107,7 +108,7 @@ ROUTES = (
         answer=(list[list[float]], TeiCounted),
         summary="Vectors of texts",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
         paths=("/embed_all", "/tei/embed_all"),
@@ -117,7 +118,7 @@ ROUTES = (
         answer=list[list[list[float]]],
         summary="A vector for each token",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
         paths=("/embed_sparse", "/tei/embed_sparse"),
@@ -127,7 +128,7 @@ ROUTES = (
         answer=list[list[TeiWeight]],
         summary="Weights of vocabulary entries",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
         paths=("/similarity", "/tei/similarity"),
@@ -137,6 +138,6 @@ ROUTES = (
         answer=list[float],
         summary="Cosines of a sentence and others",
         headers=_headers_of_sentences,
-        inputs="inputs",
+        names={"input": ("inputs",), "prompt_name": ("parameters.prompt_name",)},
     ),
 )

@@ -73,7 +73,7 @@ ROUTES = (
         answer=VllmTokens,
         summary="Tokens of a text",
         when=is_prompt,
-        inputs="prompt",
+        names={"input": ("prompt",)},
     ),
     Route(
         paths=("/detokenize", "/vllm/detokenize"),
@@ -82,6 +82,6 @@ ROUTES = (
         render=render_detokenize,
         answer=VllmPrompt,
         summary="The text of tokens",
-        inputs="tokens",
+        names={"input": ("tokens",)},
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from vecmill.api.dialect import Headers, Route
-from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmInputs, asked, common, is_vllm
+from vecmill.api.dialects.vllm.wire import NAMES, VllmAnswer, VllmInputs, asked, common, is_vllm
 from vecmill.api.encode import DTYPES, ByteOrder, Cells, as_base64, as_numbers, packed
 from vecmill.core import Output, Request, Result
 from vecmill.errors import InvalidRequest
@@ -191,6 +191,7 @@ ROUTES = (
         answer=VllmEmbeddingsAnswer,
         summary="Vectors of texts or token ids",
         headers=headers_of_embeddings,
+        names=NAMES,
         when=is_vllm,
     ),
     Route(
@@ -201,5 +202,6 @@ ROUTES = (
         answer=VllmPoolingAnswer,
         summary="What the model gives: vectors, vectors of tokens, or scores",
         headers=headers_of_pooling,
+        names=NAMES,
     ),
 )

@@ -167,6 +167,9 @@ def _content(message: VllmMessage) -> str:
     return "\n".join(texts_of(parts, "messages.content"))
 
 
+NAMES = {"input": ("input", "messages"), "max_tokens": ("truncate_prompt_tokens",)}
+"""What an error calls the fields of `VllmInputs`."""
+
 WHOLE = -1
 """As much as the model takes."""
 
