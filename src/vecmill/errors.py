@@ -34,8 +34,12 @@ VecmillError
         └── EngineLost            no engine of the model is left
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
+
+_WORD = re.compile(r"\w+")
+_PLACE = re.compile(r"input\[(\d+)\]")
 
 
 class VecmillError(Exception):
@@ -103,11 +107,21 @@ class InvalidRequest(RequestError):
         self.param = param
         self.code = code
 
-    def about(self, inputs: str) -> Self:
-        """The same with another name for `input`: what the caller's wire format calls the inputs."""
-        if self.param == "input" != inputs:
-            self.param = inputs
-            self.args = (inputs + str(self).removeprefix("input"),) if str(self).startswith("input") else self.args
+    def about(self, names: Mapping[str, str]) -> Self:
+        """The same with the caller's names of our fields, where one of ours is the field or begins the message."""
+        begins = _WORD.match(str(self))
+        if begins and begins[0] in names:
+            self.args = (names[begins[0]] + str(self)[begins.end() :],)
+        self.param = names.get(self.param, self.param) if self.param else self.param
+        return self
+
+    def at(self, place: Callable[[int], str]) -> Self:
+        """The same with the caller's name of an input, where the message begins with `input` and its number."""
+        begins = _PLACE.match(str(self))
+        if begins:
+            named = place(int(begins[1]))
+            self.args = (named + str(self)[begins.end() :],)
+            self.param = _WORD.findall(named)[0] if self.param == "input" else self.param
         return self
 
 

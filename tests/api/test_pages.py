@@ -80,6 +80,21 @@ async def test_a_model_by_name(two: httpx.AsyncClient, path: str, name: str) -> 
     assert reply.json() in (await two.get("/v1/models")).json()["data"]
 
 
+@pytest.mark.parametrize("base", ["/openai/v1", "/openai", "/nvidia/v1", "/vllm/v1", "/mistral/v1"])
+async def test_the_models_of_a_dialects_base_url(two: httpx.AsyncClient, base: str) -> None:
+    """Clients list models, and look one up, where their base URL is; what they get is that of /v1/models."""
+    for path in ("models", "models/org/one"):
+        there, here = await two.get(f"{base}/{path}"), await two.get(f"/v1/{path}")
+        assert (there.status_code, there.json()) == (200, here.json())
+
+
+@pytest.mark.parametrize("base", ["/tei", "/vllm", "/infinity"])
+async def test_the_health_of_a_dialects_base_url(two: httpx.AsyncClient, base: str) -> None:
+    """So it is with their look at the server's health."""
+    reply = await two.get(f"{base}/health")
+    assert (reply.status_code, reply.json()["status"]) == (200, "ok")
+
+
 @pytest.mark.parametrize("name", ["one", "org", "org/one//", "TWO", "two%20", "%C3%BC"])
 async def test_a_model_by_a_wrong_name(two: httpx.AsyncClient, name: str) -> None:
     """A name that is not served is 404 with those that are."""

@@ -110,6 +110,8 @@ class Admin:
             "/v1/models/{name:path}": self.model,
             "/models/{name:path}": self.model,
         }
+        rows |= dict.fromkeys(MODELS, self.models) | {f"{path}/{{name:path}}": self.model for path in MODELS}
+        rows |= dict.fromkeys(HEALTH, self.health)
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in rows.items()]
 
     async def models(self, request: Request) -> Response:
@@ -193,6 +195,12 @@ def _card(info: ModelInfo) -> ModelCard:
     )
 
 
+MODELS = ("/openai/v1/models", "/openai/models", "/nvidia/v1/models", "/vllm/v1/models", "/mistral/v1/models")
+"""/v1/models at the base URLs of dialects whose clients ask it."""
+
+HEALTH = ("/tei/health", "/vllm/health", "/infinity/health")
+"""/health likewise."""
+
 PAGES = {
     "/": Page("Whether anyone is there", media_type="text/plain"),
     "/ping": Page("As /", media_type="text/plain"),
@@ -201,6 +209,9 @@ PAGES = {
     "/models": Page("As /v1/models, owned by infinity, as Infinity's clients want it", ModelList),
     "/infinity/models": Page("As /models", ModelList),
     "/models/{name}": Page("As /v1/models/{name}", ModelCard),
+    **{path: Page("As /v1/models", ModelList) for path in MODELS},
+    **{f"{path}/{{name}}": Page("As /v1/models/{name}", ModelCard) for path in MODELS},
+    **{path: Page("As /health", Health) for path in HEALTH},
     "/health": Page("Whether the process can do its work; 503 where it cannot", Health),
     "/ready": Page("Whether every model answers and new work is welcome; 503 where not", Readiness),
     "/metrics": Page("Prometheus metrics", media_type="text/plain"),

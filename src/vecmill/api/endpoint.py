@@ -66,11 +66,12 @@ class Endpoint:
         self._encoding = encoding
         self._asked = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
+        self._any_model = len(choices) == 1 and choices[0][1].any_model
         self._key = next((route.key for _, route in choices if route.key), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
-        trace, choice = trace_of(scope), self._choices[-1]
+        trace, choice, given = trace_of(scope), self._choices[-1], b""
         trace.route = choice.route.paths[0]
         response: ASGIApp
         try:
@@ -81,7 +82,7 @@ class Endpoint:
             trace.route = choice.route.paths[0]
             response = await self._answer(choice, given, incoming, trace, caller)
         except InvalidRequest as failure:
-            response = error_response(choice.dialect, failure.about(choice.route.inputs))
+            response = error_response(choice.dialect, failure.about(choice.route.words(keys_of(given))))
         except VecmillError as failure:
             response = error_response(choice.dialect, failure)
         except CallerGone:
@@ -124,6 +125,8 @@ class Endpoint:
         ask = route.parse(body, incoming.headers)
         if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
+        elif self._any_model and len(self._registry.names) == 1 and isinstance(ask, One):
+            ask = replace(ask, model=None)
         ask = as_told(ask, incoming.headers)
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")

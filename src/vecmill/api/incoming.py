@@ -18,6 +18,9 @@ in a tenth of a second should not pay for it."""
 LOOK_S = 0.25
 """How often a request whose body does not come looks whether work is still taken."""
 
+ANY_TYPE = "*/*"
+"""Among the types that a route takes: it does not look at what a body says of itself."""
+
 
 class CallerGone(Exception):
     """Nobody waits for the answer."""
@@ -103,7 +106,7 @@ class Incoming:
         Raises:
             UnsupportedMediaType: It is.
         """
-        coding = self.headers.get("content-encoding", "identity").strip().lower()
+        coding = self.headers.get("content-encoding", "").strip().lower() or "identity"
         if coding != "identity":
             raise UnsupportedMediaType(f"content-encoding is {coding!r}; send the body uncompressed")
 
@@ -112,8 +115,8 @@ class Incoming:
         return Watch(self)
 
     def _check(self, max_bytes: int, others: Sequence[str]) -> None:
-        kind = self.content_type if "content-type" in self.headers else "application/json"
-        if kind != "application/json" and not kind.endswith("+json") and kind not in others:
+        kind = self.content_type or "application/json"
+        if kind != "application/json" and not kind.endswith("+json") and not {kind, ANY_TYPE} & {*others}:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send application/json")
         self.check_coding()
         length = self.headers.get("content-length", "")
