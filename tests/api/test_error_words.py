@@ -47,6 +47,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("/mistral/v1/embeddings", {"model": "tiny", "input": "a", "dimensions": 0}, "dimensions is 0;"),
     ("/voyage/v1/embeddings", {"model": "tiny", "input": "a", "output_dimension": 0}, "output_dimension is 0;"),
     ("/voyage/v1/embeddings", {"model": "tiny", "input": "a", "dimensions": 0}, "dimensions is 0;"),
+    ("/mistral/v1/embeddings", {"input": "a", "output_dimension": 3, "dimensions": "x"}, 'dimensions is "x";'),
     ("/infinity/embeddings", {"model": "tiny", "input": "a", "output_dimension": 99}, "output_dimension is 99;"),
     ("/weaviate/tiny/vectors", {"text": "a", "config": {"dimensions": 99}}, "config.dimensions is 99;"),
     ("/weaviate/judge/rerank", {"query": "", "property": ""}, "documents is empty"),

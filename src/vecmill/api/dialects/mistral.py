@@ -138,7 +138,7 @@ MISTRAL = Dialect(
             render=render,
             answer=MistralEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
-            names={"dimensions": ("output_dimension", "dimensions")},
+            names={"dimensions": ("dimensions", "output_dimension")},
             when=is_mistral,
         ),
     ),

@@ -231,7 +231,7 @@ VOYAGE = Dialect(
             render=render,
             answer=VoyageEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
-            names={"dimensions": ("output_dimension", "dimensions")},
+            names={"dimensions": ("dimensions", "output_dimension")},
             when=is_embedding,
         ),
         Route(
