@@ -1,6 +1,7 @@
 """Bytes that wait to be read as lines."""
 
 import asyncio
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -49,17 +50,49 @@ async def test_bounds(spool: Spool) -> None:
     """Neither a body nor a line is longer than it may be."""
     with pytest.raises(BodyTooLarge, match="send it in parts"):
         spool.write(b"x" * (MOST + 1))
-    spool.write(b"x" * (LONGEST_LINE + 1))
-    with pytest.raises(BodyTooLarge, match="a line"):
-        await read(spool)
+    longest = b"y" * LONGEST_LINE + b"\n"
+    for part in (b"one\n", longest, b"x" * (LONGEST_LINE + 1), b"x\ntwo\n", b"z" * 3 * LONGEST_LINE, b"\nthree"):
+        spool.write(part)
+    spool.end()
+    found = [line for lines in await read(spool) for line in lines]
+    assert [line if len(line) <= LONGEST_LINE + 1 and line[-1:] in b"\ne" else len(line) for line in found] == [
+        *(b"one\n", longest, LONGEST_LINE + 1, b"two\n", LONGEST_LINE + 1, b"three"),
+    ]
 
 
-async def test_a_failure_comes_before_what_is_left(spool: Spool) -> None:
+async def test_a_failure_comes_after_what_came_whole(spool: Spool) -> None:
+    """What goes wrong with the rest takes nothing from lines that are there; half a line is none."""
+    spool.write(b"one\ntwo\nthr")
+    spool.end(KeyError())
+    lines = spool.lines(3)
+    assert await anext(lines) == [b"one\n", b"two\n"]
+    with pytest.raises(KeyError):
+        await anext(lines)
+
+
+async def test_nobody_reads_for_who_has_left(spool: Spool) -> None:
     """Nobody works on lines whose caller has left."""
     spool.write(b"one\ntwo\n")
-    spool.end(KeyError())
+    spool.give_up(KeyError())
     with pytest.raises(KeyError):
         await read(spool)
+
+
+async def test_a_full_disk_is_named(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk does not take a stream, the error says so, and closing the spool raises nothing."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool.write(b"one\n")
+    for name in ("write", "seek", "close"):
+        monkeypatch.setattr(spool._file, name, full)
+    with pytest.raises(Overloaded, match="disk does not take what waits of this stream .No space left on device"):
+        spool.write(b"two\n")
+    with pytest.raises(Overloaded, match="disk does not take"):
+        await read(spool)
+    spool.close()
+    assert spool._room._taken == 0
 
 
 async def test_empty_lines_let_others_have_their_turn(spool: Spool) -> None:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message
 
 from conftest import Serve, client_of, distinct
 from vecmill.api.app import build
+from vecmill.api.spool import LONGEST_LINE
 from vecmill.api.stream import KIND, PATH, TOGETHER, UNDER_WAY
 from vecmill.config import Settings
 from vecmill.core import Request
@@ -59,6 +60,8 @@ async def test_options(client: httpx.AsyncClient) -> None:
 
 async def test_a_bad_line_fails_alone(client: httpx.AsyncClient) -> None:
     """What is no text, no JSON or too long has an error in its place; empty lines are no lines."""
+    long = lines("the cat", "x" * (LONGEST_LINE + 1), "a dog")
+    assert [one.get("error", {}).get("code") for one in await post(client, long)] == [None, "request_too_large", None]
     body = lines("the cat") + b'{"input": 7}\n\n  \nnonsense\n' + lines("", "a dog " * 40, {"id": 5, "input": "a dog"})
     answered = await post(client, body, truncate="false")
     assert [one["index"] for one in answered] == [0, 1, 2, 3, 4, 5]
@@ -227,6 +230,23 @@ async def test_an_idle_stream_ends_with_the_server(serve: Serve, fake: FakeEngin
     registry.closed = True
     await asyncio.wait_for(running, 10)
     assert last_of(caller)["error"]["code"] == "shutting_down"
+
+
+async def test_what_came_whole_is_answered_to_its_end(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """A stream that was accepted is work that was accepted: a server that takes no new work finishes it."""
+    app, registry = app_of(serve, fake, events)
+    fake.gate.clear()
+    caller = Line(lines(*distinct(900)))
+    running = asyncio.create_task(caller.ask(app))
+    await until(lambda: registry.get("tiny").runner.waiting_items > 0)
+    registry.closed = True
+    fake.gate.set()
+    await asyncio.wait_for(running, 30)
+    answered = b"".join(message["body"] for message in caller.sent[1:]).splitlines()
+    assert (len(answered), b"error" in answered[-1]) == (900, False)
+    late = Line(lines("the cat"))
+    await late.ask(app)
+    assert late.sent[0]["status"] == 503
 
 
 async def test_all_streams_share_the_room(serve: Serve, fake: FakeEngine, events: Events) -> None:

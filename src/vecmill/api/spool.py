@@ -1,8 +1,9 @@
 """What comes in faster than it is worked on, line by line: a little in memory, more of it on disk."""
 
 import asyncio
+import contextlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from vecmill.errors import BodyTooLarge, Overloaded
 
@@ -10,7 +11,8 @@ MEMORY_BYTES = 4_000_000
 """What is kept in memory before it goes to disk."""
 
 LONGEST_LINE = 1_000_000
-"""Most bytes of a line, and about how much is looked at before others have their turn."""
+"""Most bytes of a line, and about how much is looked at before others have their turn. Of a longer one its beginning is
+handed out, one byte too long, and the rest is skipped."""
 
 BLANK_BYTES = 4096
 """How much is looked at to find the end of empty lines: one by one, ten megabytes of them take half a minute."""
@@ -71,6 +73,8 @@ class Spool:
         self._read = 0
         self._news = asyncio.Event()
         self._ended = False
+        self._skips = False  # the rest of a line that is too long
+        self._left: BaseException | None = None
         self._failure: BaseException | None = None
 
     def write(self, part: bytes) -> None:
@@ -78,37 +82,45 @@ class Spool:
 
         Raises:
             BodyTooLarge: It is too much.
-            Overloaded: It is too much with what others hold.
-            OSError: The disk does not take it.
+            Overloaded: It is too much with what others hold, or for the disk.
         """
         self._room.take(self._written, len(part))
-        self._file.seek(self._written)
-        self._file.write(part)
         self._written += len(part)
+        with on_disk():
+            self._file.seek(self._written - len(part))
+            self._file.write(part)
+            self._file.flush()
         self._news.set()
 
     def end(self, failure: BaseException | None = None) -> None:
-        """No more comes. A failure is raised where lines are read, in place of those that were not read yet."""
+        """No more comes. A failure is raised where lines are read, after those that came whole."""
         self._ended, self._failure = True, failure
+        self._news.set()
+
+    def give_up(self, failure: BaseException) -> None:
+        """Nobody waits for what was not read yet: this is raised in its place."""
+        self._left = failure
         self._news.set()
 
     async def lines(self, most: int) -> AsyncIterator[list[bytes]]:
         """The lines that are there, up to so many at a time; empty ones are left out. Waits where there is none.
 
         Raises:
-            BodyTooLarge: A line is.
-            BaseException: As it was given to `end`.
+            Overloaded: The disk does not give back what it took.
+            BaseException: As it was given to `end` or `give_up`.
         """
         while True:
             self._news.clear()
-            if self._failure is not None:
-                raise self._failure
+            if self._left is not None:
+                raise self._left
             before = self._read
             if found := self._next(most):
                 yield found
             elif self._read > before:
                 await asyncio.sleep(0)  # there may be more empty lines than others should wait for
             elif self._ended:
+                if self._failure is not None:
+                    raise self._failure
                 return
             else:
                 await self._news.wait()
@@ -117,27 +129,30 @@ class Spool:
 
     def close(self) -> None:
         """Give everything back."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried once more
+            self._file.close()
         self._room.give_back(self._written)
         self._written = 0
 
     def _next(self, most: int) -> list[bytes]:
         """Lines that are there, of about as many bytes as a line may have; perhaps none where some are empty."""
-        self._file.seek(self._read)
         found: list[bytes] = []
         end = min(self._written, self._read + LONGEST_LINE)
-        while len(found) < most and self._read < end:
-            line = self._file.readline(LONGEST_LINE + 1)
-            if not line.endswith(b"\n"):
-                if len(line) > LONGEST_LINE:
-                    raise BodyTooLarge(f"a line has more than {LONGEST_LINE} bytes")
-                if not self._ended:
+        with on_disk():
+            self._file.seek(self._read)
+            while len(found) < most and self._read < end:
+                line = self._file.readline(LONGEST_LINE + 1)
+                whole, rest = line.endswith(b"\n"), self._skips
+                self._skips = not whole and (rest or len(line) > LONGEST_LINE)
+                if not (whole or self._skips or (self._ended and self._failure is None)):
                     break
-            self._read += len(line)
-            if line.strip():
-                found.append(line)
-            else:
-                self._skip_blank()
+                self._read += len(line)
+                if rest:
+                    continue
+                if line.strip():
+                    found.append(line)
+                else:
+                    self._skip_blank()
         return found
 
     def _skip_blank(self) -> None:
@@ -151,3 +166,13 @@ class Spool:
         self._file.truncate()
         self._room.give_back(self._written)
         self._written = self._read = 0
+
+
+@contextlib.contextmanager
+def on_disk() -> Iterator[None]:
+    """Say what is wrong with the disk as an error that the caller understands."""
+    try:
+        yield
+    except OSError as error:
+        message = f"the server's disk does not take what waits of this stream ({error.strerror or error})"
+        raise Overloaded(message, retry_after_s=FULL_RETRY_S) from error

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -19,12 +19,12 @@ from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.openapi import Page
 from vecmill.api.ordered import in_order
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, in_time, with_patience
-from vecmill.api.spool import Room, Spool
+from vecmill.api.spool import LONGEST_LINE, Room, Spool
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer
 from vecmill.config import Settings
 from vecmill.core import Caller, Result
-from vecmill.errors import MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
+from vecmill.errors import BodyTooLarge, MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
@@ -97,7 +97,6 @@ class Stream:
         self._together = min(TOGETHER, settings.max_inputs)
         self._room = Room(settings.stream_spool_mb * 1_000_000)
         self._body_timeout_s = settings.body_timeout_s
-        self._asked = "POST"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one stream. What goes wrong with all of it is an error's status, or the last line."""
@@ -143,8 +142,10 @@ class Stream:
         await send({"type": "http.response.body", "body": last})
 
     async def _run(self, incoming: Incoming, trace: Trace, emit: Any) -> None:  # noqa: ANN401 (a function)
-        if incoming.method != self._asked:
-            raise MethodNotAllowed(incoming.method, incoming.path, [self._asked])
+        if incoming.method != "POST":
+            raise MethodNotAllowed(incoming.method, incoming.path, ["POST"])
+        if self._registry.closed:
+            raise ShuttingDown("the server is shutting down and takes no new work")
         kind = incoming.content_type
         if kind not in {KIND, "application/jsonl", "application/x-jsonlines"}:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send {KIND}, a line of JSON for each text")
@@ -181,6 +182,8 @@ class Stream:
         texts: dict[int, str] = {}
         for place, line in enumerate(lines):
             try:
+                if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
+                    raise BodyTooLarge(f"the line has more than {LONGEST_LINE} bytes")
                 given = Line(decode(_TEXT, line)) if line.lstrip().startswith(b'"') else decode(_LINE, line)
             except VecmillError as error:
                 answered[place].error = detail(error)[1]
@@ -198,10 +201,8 @@ class Stream:
             parse(EmbeddingsBody(input=[*texts], item_errors=True, **asked), incoming.headers), incoming.headers
         )
 
-        async def one() -> Answer:
-            if self._registry.closed:
-                raise ShuttingDown("the server is shutting down and takes no new work")
-            return await in_time(answer(ask, self._registry, caller), caller.timeout_s)
+        def one() -> Coroutine[Any, Any, Answer]:
+            return in_time(answer(ask, self._registry, caller), caller.timeout_s)
 
         return cast("Result", await with_patience(one))
 
@@ -227,6 +228,8 @@ async def _fill(spool: Spool, incoming: Incoming) -> None:
             spool.write(part)
         spool.end()
         await incoming.departure()
-        spool.end(CallerGone())
-    except (CallerGone, VecmillError, OSError) as failure:
+        spool.give_up(CallerGone())
+    except CallerGone as failure:
+        spool.give_up(failure)
+    except VecmillError as failure:
         spool.end(failure)
