@@ -8,6 +8,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vecmill.api.corked import Corked
 
+MOST_HEAD = 64 * 1024
+"""Bytes of a request besides its body from which on it is refused: they are kept in memory before anyone is asked for a
+key. As much more may come with the packet that passes it."""
+
+
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+    b"content-type: text/plain; charset=utf-8\r\ncontent-length: 37\r\n\r\nThe request's head is beyond 64 KiB.\n"
+)
+"""Where no head is there is no path, thus no dialect."""
+
 
 class Protocol(HttpToolsProtocol):
     """A request that offers another protocol (`Upgrade: h2c`: curl --http2, Java's client) is answered in this one.
@@ -16,6 +27,8 @@ class Protocol(HttpToolsProtocol):
     begun anew with the head without the offer.
     """
 
+    _head_bytes = 0
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP has no other
         """A client has connected."""
         super().connection_made(cast("asyncio.Transport", Corked(transport)))
@@ -23,6 +36,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """More has come."""
         self._unset_keepalive_if_required()
+        self._head_bytes += len(data)
         rest = memoryview(data)
         try:
             while not self._read(rest):
@@ -30,14 +44,24 @@ class Protocol(HttpToolsProtocol):
                 self._begin_anew()
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
+        if self._head_bytes > MOST_HEAD and not self.transport.is_closing():
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body is there: it has a bound of its own."""
+        self._head_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """A head is there; one with an offer comes once more without it."""
+        self._head_bytes = 0
         if not self._offers:
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """A request is there as a whole."""
+        self._head_bytes = 0
         if not self._offers:
             super().on_message_complete()
 

@@ -1,4 +1,4 @@
-"""Requests that offer another protocol, as `curl --http2` and Java's client do: answered as if they did not."""
+"""A connection: offers of another protocol, as `curl --http2` and Java's client make them, and heads without end."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from edge import until
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from vecmill.api.protocol import Protocol
+from vecmill.api.protocol import MOST_HEAD, Protocol
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n"
 
@@ -131,3 +131,36 @@ async def test_a_tunnel_is_refused() -> None:
     await asyncio.sleep(0)
     assert wire.sent.startswith(b"HTTP/1.1 400 ")
     assert wire.closed
+
+
+HEAD = b"POST /a HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /", b"a" * 1000),
+        (HEAD + b"X-A: ", b"a" * 1000),
+        (HEAD, b"X-A: a\r\n" * 100),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X-A: a\r\n" * 100),
+    ],
+    ids=["path", "header", "headers", "trailers"],
+)
+async def test_a_head_without_end_is_refused(begin: bytes, more: bytes) -> None:
+    """What may be kept of a request before anyone asks who sends it has a bound, wherever it stands."""
+    protocol, wire = connected()
+    protocol.data_received(post(b"x" * 3 * MOST_HEAD) + begin)
+    given = 0
+    while not wire.closed and given <= 2 * MOST_HEAD:
+        protocol.data_received(more)
+        given += len(more)
+    assert MOST_HEAD - 1000 < given <= MOST_HEAD + 1000
+    assert wire.sent.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_body_is_no_head() -> None:
+    """Bodies have a bound of their own, in however many pieces they come."""
+    protocol, wire = connected()
+    body = b"x" * 4 * MOST_HEAD
+    parts = [post(body)[start : start + 9000] for start in range(0, len(post(body)), 9000)]
+    await asked(protocol, wire, *parts, answers=[b"POST /a " + body])
