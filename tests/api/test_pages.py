@@ -1,6 +1,8 @@
 """What operators and clients ask on GET: models, health, readiness, documentation."""
 
+import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Iterator
 from importlib.resources import files
 from typing import Any
@@ -11,6 +13,7 @@ from edge import EMBEDDINGS, client_to, error_of, until
 from starlette.routing import Route
 
 from conftest import Serve, client_of
+from vecmill.api import admin
 from vecmill.api.app import build
 from vecmill.config import Settings
 from vecmill.engine.fake import FakeEngine
@@ -168,6 +171,23 @@ async def test_the_page_needs_nothing_from_elsewhere(two: httpx.AsyncClient) -> 
     assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert reply.text == files("vecmill.api").joinpath("docs.html").read_text()
     assert [sign for sign in ("://", "src=", "@import", "url(", 'href="/', "integrity=") if sign in reply.text] == []
+
+
+async def test_the_document_is_made_once(two: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often and by how many at once it is asked for, it is made once, and not on the event loop."""
+    made = []
+
+    def document(*given: Any) -> dict[str, Any]:
+        made.append(threading.current_thread())
+        return real(*given)
+
+    real = admin.document  # type: ignore[attr-defined]  # no export of its
+    monkeypatch.setattr(admin, "document", document)
+    replies = await asyncio.gather(*(two.get("/openapi.json") for _ in range(3)), two.get("/openapi.json"))
+    assert (await two.get("/openapi.json")).content == replies[0].content
+    assert {reply.status_code for reply in replies} == {200}
+    (thread,) = made
+    assert thread is not threading.main_thread()
 
 
 def routes_of(serve: Serve, fake: FakeEngine, events: Events) -> list[Route]:

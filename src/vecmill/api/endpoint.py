@@ -18,13 +18,16 @@ from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
 from vecmill.api.trace import Trace, trace_of
-from vecmill.asks import One
+from vecmill.asks import Ask, One
 from vecmill.core import Caller, Result
 from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
 
 log = logging.getLogger(__name__)
+
+INLINE_BYTES = 256 * 1024
+"""Bodies of up to this size are decoded on the event loop: a few milliseconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Endpoint:
         callers: Who may ask, and on which terms.
         max_body_bytes: Most bytes of a body.
         body_timeout_s: As `Incoming`.
-        encoding: Where large answers are encoded.
+        encoding: Where large bodies are decoded and large answers encoded.
     """
 
     def __init__(
@@ -116,13 +119,24 @@ class Endpoint:
         keys = keys_of(given)
         return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
 
+    async def _understand(self, choice: Choice, given: bytes, incoming: Incoming) -> tuple[Any, Ask]:
+        """The body and what it asks, on a thread where there is much to read: others are answered meanwhile."""
+        route = choice.route
+
+        def understand() -> tuple[Any, Ask]:
+            if route.read:
+                body = route.read(choice.decoder, given, incoming.headers)
+            else:
+                body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
+            return body, route.parse(body, incoming.headers)
+
+        if len(given) <= INLINE_BYTES:
+            return understand()
+        return await asyncio.get_running_loop().run_in_executor(self._encoding, understand)
+
     async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> "Reply":
         route = choice.route
-        if route.read:
-            body = route.read(choice.decoder, given, incoming.headers)
-        else:
-            body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
-        ask = route.parse(body, incoming.headers)
+        body, ask = await self._understand(choice, given, incoming)
         if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
         elif self._any_model and len(self._registry.names) == 1 and isinstance(ask, One):
