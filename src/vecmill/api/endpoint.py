@@ -49,6 +49,9 @@ class Endpoint:
         max_body_bytes: Most bytes of a body.
         body_timeout_s: As `Incoming`.
         encoding: Where large bodies are decoded and large answers encoded.
+
+    Attributes:
+        method: How it is asked.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Endpoint:
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._encoding = encoding
-        self._asked = choices[0][1].method
+        self.method = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
         self._any_model = len(choices) == 1 and choices[0][1].any_model
         self._key = next((route.key for _, route in choices if route.key), None)
@@ -107,10 +110,10 @@ class Endpoint:
         return self._callers(with_key(incoming.headers, self._key(keys_of(given)))), given
 
     async def _read(self, incoming: Incoming) -> bytes:
-        allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
+        allowed = ["GET", "HEAD"] if self.method == "GET" else ["POST"]
         if incoming.method not in allowed:
             raise MethodNotAllowed(incoming.method, incoming.path, allowed)
-        return incoming.query if self._asked == "GET" else await incoming.json(self._max_body_bytes, self._takes)
+        return incoming.query if self.method == "GET" else await incoming.json(self._max_body_bytes, self._takes)
 
     def _choose(self, given: bytes, incoming: Incoming) -> Choice:
         *others, last = self._choices
@@ -127,7 +130,7 @@ class Endpoint:
             if route.read:
                 body = route.read(choice.decoder, given, incoming.headers)
             else:
-                body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
+                body = decode_query(given, route.body) if self.method == "GET" else decode(choice.decoder, given)
             return body, route.parse(body, incoming.headers)
 
         if len(given) <= INLINE_BYTES:

@@ -88,7 +88,12 @@ class Stream:
         callers: Who may ask, and on which terms.
         events: Told of every request that a stream makes.
         settings: How much a request and all streams together may hold, and how long nothing of a body may come.
+
+    Attributes:
+        method: How it is asked.
     """
+
+    method = "POST"
 
     def __init__(self, registry: Registry, callers: Callers, events: Events, settings: Settings) -> None:
         self._registry = registry
@@ -142,8 +147,8 @@ class Stream:
         await send({"type": "http.response.body", "body": last})
 
     async def _run(self, incoming: Incoming, trace: Trace, emit: Any) -> None:  # noqa: ANN401 (a function)
-        if incoming.method != "POST":
-            raise MethodNotAllowed(incoming.method, incoming.path, ["POST"])
+        if incoming.method != self.method:
+            raise MethodNotAllowed(incoming.method, incoming.path, [self.method])
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")
         kind = incoming.content_type
