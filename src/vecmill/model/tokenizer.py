@@ -1,5 +1,6 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import tokenizers
 from msgspec.structs import replace
 
 from vecmill.core import Pair
-from vecmill.errors import CorruptFile, UnsupportedModel
+from vecmill.errors import CorruptFile, InvalidRequest, UnsupportedModel
 from vecmill.model.late import SIDES
 from vecmill.model.pairs import PairFrame
 from vecmill.model.sides import Sides
@@ -54,7 +55,7 @@ class Tokenizer:
         least = min(map(self.limit, SIDES))
         if least <= self.framed:
             raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
-        self._check_vocabulary(spec)
+        self._rowless = self._check_vocabulary(spec)
 
     @property
     def least_tokens(self) -> int:
@@ -200,14 +201,31 @@ class Tokenizer:
             size *= 4
         return text
 
-    def _check_vocabulary(self, spec: ModelSpec) -> None:
-        size = self.native.get_vocab_size(with_added_tokens=True)
-        largest = max(self.native.get_vocab(with_added_tokens=True).values(), default=-1)
+    def check(self, ids: Iterable[int], where: str) -> None:
+        """Refuse ids of tokens that were added to the tokenizer alone, as Gemma 3's `<image_soft_token>`.
+
+        Raises:
+            InvalidRequest: There is one; `where` it is comes first in the message.
+        """
+        strange = next((number for number in ids if number >= self.vocab_size), None) if self._rowless else None
+        if strange is not None:
+            token = self.native.id_to_token(strange)
+            message = f"{where} holds the token {token!r} (id {strange}), for which the model has no vector"
+            raise InvalidRequest(message, param="input")
+
+    def _check_vocabulary(self, spec: ModelSpec) -> bool:
+        """Whether tokens were added that the model has no rows for; those of the vocabulary itself need one."""
+        own, all_of_them = (self.native.get_vocab(with_added_tokens=added) for added in (False, True))
+        added = self.native.get_added_tokens_decoder()
+        largest = max((number for number in own.values() if number not in added), default=-1)
+        frame = self.head + self._tail + (self._pairs.ids if self._pairs else [])
+        largest = max(largest, *frame, self._sides.filler if self._sides else -1)
         if largest >= spec.vocab_size:
             raise CorruptFile(
-                f"{spec.folder}: the tokenizer has {size} tokens with ids up to {largest}, "
+                f"{spec.folder}: the tokenizer has {len(all_of_them)} tokens with ids up to {largest}, "
                 f"the model an embedding table of {spec.vocab_size} rows"
             )
+        return max(all_of_them.values(), default=-1) >= spec.vocab_size
 
 
 def _unknown(native: tokenizers.Tokenizer) -> int | None:

@@ -8,6 +8,7 @@ from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.model.added_tokens import add_tokens
 from vecmill.model.jsonfile import read_json
 from vecmill.model.spec import ModelSpec
 from vecmill.model.stated import read_stated
@@ -25,10 +26,15 @@ def read_tokenizer(spec: ModelSpec) -> tuple[tokenizers.Tokenizer, str]:
     kind = class_name(spec.family, settings.get("tokenizer_class") or spec.config.get("tokenizer_class"))
     native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer, kind, settings)
     side = _truncation_side(spec, settings, native)
+
+    def learn() -> None:
+        if spec.family != STATIC:
+            add_tokens(native, settings, spec.transformer)
+
     native.no_truncation()
     native.no_padding()
     try:
-        apply_class(native, kind, settings)
+        apply_class(native, kind, settings, learn)
     except TypeError as error:
         path = spec.transformer / "tokenizer_config.json"
         raise CorruptFile(f"{path}: no settings of a {kind} ({error})") from error

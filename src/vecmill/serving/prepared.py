@@ -233,7 +233,7 @@ class Preparing:
 
         Raises:
             InputTooLong: It may not be cut, or makes too many chunks.
-            InvalidRequest: It has no token, or the prompt leaves no room for chunks.
+            InvalidRequest: It has no token, or one without a row, or the prompt leaves no room for chunks.
         """
         parts, most = [Chunk(one, 1)], self.settings.max_inputs
         if options.chunked and one.truncated and not isinstance(given, Pair):
@@ -245,6 +245,8 @@ class Preparing:
         if not len(parts[0].tokens.ids):  # without special tokens a text of spaces or unknown words has none
             message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
             raise InvalidRequest(message, param="input")
+        for part in parts:
+            self.tokenizer.check(part.tokens.ids.tolist(), f"input[{number}]")
         return parts
 
     def _long(self, number: int, options: Options) -> InputTooLong:
