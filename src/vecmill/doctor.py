@@ -120,7 +120,7 @@ def _of_scorer(spec: ModelSpec, _chain: str, _after: str) -> list[Fact]:
     types = "of its own" if spec.mark == "second" else "the same"
     return [
         Fact("labels", ", ".join(spec.scores.labels), "config.json: id2label"),
-        Fact("probabilities", spec.scores.activation, "config.json: problem_type, number of labels"),
+        Fact("probabilities", spec.scores.activation, "its activation_fn, config.json: problem_type, number of labels"),
         Fact("second text", f"token type {types}", "config.json: type_vocab_size; tokenizer_config.json"),
     ]
 

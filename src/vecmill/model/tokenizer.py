@@ -102,19 +102,22 @@ class Tokenizer:
         fitted = [self._fit(ids, end, room, keeps_end=left) for ids in texts]
         return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
-    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
+    def encode_pairs(
+        self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN, prompt: str = ""
+    ) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
 
         Args:
             pairs: The texts.
             instruction: For a language model, what to look for; None is its own default.
             cut: The side is the second text's; a language model's question is always cut at its end.
+            prompt: What goes before each first text; to a language model it is the instruction where none is given.
         """
         if self._template is not None:
-            return self._fill(self._template, pairs, instruction, cut)
+            return self._fill(self._template, pairs, instruction or prompt, cut)
         frame = self._pairs or PairFrame([], [], [], typed=False)
         once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
-        firsts = dict(zip(once, self._bare_ids(once), strict=True))
+        firsts = dict(zip(once, self._bare_ids([prompt + first for first in once]), strict=True))
         seconds = self._bare_ids([pair.second for pair in pairs], keeps_end=cut.side == "left")
         return [self._join(frame, firsts[pair.first], second, cut) for pair, second in zip(pairs, seconds, strict=True)]
 
