@@ -1,6 +1,7 @@
 """Fixtures that several tests share."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from checkpoints import write_bert, write_modules
+from vecmill import cli
 from vecmill.api.app import build
 from vecmill.config import DEFAULT_MODEL, Settings
 from vecmill.engine.base import Engine, load_engine
@@ -21,6 +23,8 @@ from vecmill.serving.events import Event, Events
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
 from vecmill.serving.store import ResultStore
+
+Complaint = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -113,3 +117,24 @@ def distinct(count: int) -> list[str]:
     """So many texts of 5 tokens, no two of them equal: equal ones are computed once."""
     letters = product("abcdefghijklmnopqrstuvwxyz", repeat=3)
     return [" ".join(next(letters)) for _ in range(count)]
+
+
+@pytest.fixture
+def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complaint:
+    """Runs a command in this process; the one line that it ends with: `complaint(arguments, variables, code)`."""
+
+    def run(arguments: list[str], variables: dict[str, str] | None = None, code: int = 1) -> str:
+        monkeypatch.setattr(cli.app, "config", cli.app.config)
+        monkeypatch.setattr(sys, "argv", ["vecmill", *arguments])
+        monkeypatch.setattr(os, "_exit", sys.exit)  # `serve` ends its process without unwinding threads
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("VECMILL_")}
+        monkeypatch.setattr(os, "environ", ours | (variables or {}))
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        printed = capsys.readouterr()
+        (line,) = printed.err.splitlines()
+        assert (end.value.code, printed.out) == (code, "")
+        assert line.startswith("vecmill: ")
+        return line.removeprefix("vecmill: ")
+
+    return run

@@ -16,6 +16,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
     "errors",
     "config",
+    "sources",
     "core",
     "asks",
     "model",

@@ -1,26 +1,28 @@
 """The command line: each command a few lines that call one function."""
 
 import contextlib
-import difflib
 import logging
 import os
 import sys
-import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Parameter, Token
+from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter, Token
 from cyclopts.config import Dict, Env
 
 from vecmill import __version__
-from vecmill.config import DEFAULT_MODEL, OTHER_FLAGS, OTHER_VARIABLES, FetchSettings, Settings
-from vecmill.errors import BadSettings, StartError
-
-PREFIX = "VECMILL_"
-NO_SETTINGS = {"CONFIG", "MODELS"}
-"""Variables of ours that are none."""
+from vecmill.config import (
+    DEFAULT_MODEL,
+    OTHER_FLAGS,
+    OTHER_VARIABLES,
+    PRECISION_NAMES,
+    FetchSettings,
+    Precision,
+    Settings,
+)
+from vecmill.errors import StartError
+from vecmill.sources import PREFIX, check_environment, of_services, read_file
 
 environment = Env(PREFIX, command=False)
 app = App(name="vecmill", version=__version__, help="Embedding inference server.", config=environment)
@@ -76,7 +78,7 @@ def pull(*models: str, settings: Annotated[FetchSettings, flat] = FetchSettings(
 def doctor(
     model: str = DEFAULT_MODEL,
     *,
-    precision: Literal["float32", "int8", "int4", "bfloat16", "float16"] = "float32",
+    precision: Precision = "float32",
     threads: int = 0,
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",
     settings: Annotated[FetchSettings, flat] = FetchSettings(),  # noqa: B008 (frozen)
@@ -93,7 +95,7 @@ def doctor(
     from vecmill.doctor import examine, report
 
     wanted = None if task == "auto" else task
-    found, tried = examine(model, settings, precision=precision, threads=threads, task=wanted)
+    found, tried = examine(model, settings, precision=_ours(precision), threads=threads, task=wanted)
     print(report(found, tried))
     return 0 if all(check.passed for check in tried) else 1
 
@@ -103,7 +105,7 @@ def verify(
     model: str = DEFAULT_MODEL,
     *,
     pairs: Path | None = None,
-    precision: tuple[Literal["int8", "int4", "bfloat16", "float16"], ...] = (),
+    precision: tuple[Precision, ...] = (),
     min_spearman: float = 0.99,
     threads: int = 0,
     task: Literal["auto", "embed", "classify", "rerank", "sparse", "multi"] = "auto",
@@ -114,7 +116,7 @@ def verify(
     Args:
         model: As for `serve`.
         pairs: A file of lines `text TAB text` or `text TAB text TAB score`. Without it, all pairs of 40 sentences.
-        precision: Which to measure beside float32; all that the model has where none is named.
+        precision: Which to measure beside float32, which always is; all that the model has where none is named.
         min_spearman: The least rank correlation with float32 that passes.
         threads: Threads to compute with; 0 means as many as this process may use.
         task: What the model is to answer; auto leaves that to what it was trained for.
@@ -124,7 +126,8 @@ def verify(
     from vecmill.verify import verify as measure
 
     wanted = None if task == "auto" else task
-    findings = measure(model, precision, read_pairs(pairs), settings, threads=threads, task=wanted)
+    smaller = [_ours(one) for one in precision if one != "float32"]
+    findings = measure(model, smaller, read_pairs(pairs), settings, threads=threads, task=wanted)
     print(table(findings))
     low = [finding.precision for finding in findings if not finding.spearman >= min_spearman]
     if low:
@@ -142,11 +145,13 @@ def run(*tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)
     """
     check_environment(os.environ)
     given = {name: os.environ[variable] for variable, name in OTHER_VARIABLES.items() if os.environ.get(variable)}
-    app.config = [environment, _settings(given, "environment")]
+    models = Models(os.environ.get(f"{PREFIX}MODELS", "").split(), "environment")
+    app.config = [environment, models, _settings(given, "environment")]
     if config is not None:
         settings = read_file(config)
-        models = FileModels(settings.pop("models", []), str(config))
+        models = Models(settings.pop("models", []), str(config))
         app.config = [*app.config, models, _settings(settings, str(config))]
+    app.config = [*app.config, refuse_fractions]
     result = app(list(map(_our_flag, tokens)), result_action="return_value", exit_on_error=False, print_error=False)
     return int(result or 0)
 
@@ -163,57 +168,38 @@ def _settings(values: dict[str, Any], source: str) -> Dict:
 
 
 @dataclass(frozen=True, slots=True)
-class FileModels:
-    """The models of a settings file; cyclopts fills positional arguments from the environment, but not from files."""
+class Models:
+    """The models of a settings file or of the environment, as positional arguments; a command for one takes the first.
+
+    Cyclopts fills these from neither, but for several from the environment.
+    """
 
     models: list[str]
     source: str
 
     def __call__(self, _: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Fill in the models where neither the command line nor the environment names any."""
+        """Fill in the models where neither the command line nor what was before names any."""
         for argument in arguments:
-            if argument.name == "MODELS" and not argument.tokens:
-                for number, model in enumerate(self.models):
+            if argument.name in {"MODELS", "--model"} and not argument.tokens:
+                for number, model in enumerate(self.models if argument.name == "MODELS" else self.models[:1]):
                     argument.append(Token(keyword="[models]", value=model, source=self.source, index=number))
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file; one file serves every command.
+def refuse_fractions(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse a fraction for a whole number, wherever it comes from: cyclopts would round it.
 
     Raises:
-        BadSettings: It is not there, is no TOML, or has a key that is no setting, with the nearest name.
+        CoercionError: With the number.
     """
-    if not path.is_file():
-        raise BadSettings(f"--config {path}: no such file")
-    try:
-        settings = tomllib.loads(path.read_text())
-    except ValueError as error:
-        raise BadSettings(f"--config {path}: no TOML: {error}") from error
-    models = settings.get("models", [])
-    if not isinstance(models, list) or not all(isinstance(model, str) for model in models):
-        raise BadSettings(f"--config {path}: models is {models!r}; a list of strings is needed")
-    known = {field.name for field in fields(Settings)} | {"models"}
-    for key in settings:
-        if key.replace("-", "_") not in known:
-            raise BadSettings(f"--config {path}: {_no_setting(key, known)}")
-    return settings
+    for argument in arguments:
+        for token in argument.tokens if argument.hint in {int, int | None} else ():
+            if "." in token.value and token.value.rpartition(".")[2].strip("0"):
+                raise CoercionError(argument=argument, token=token, target_type=int)
 
 
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse variables that look like ours and are not.
-
-    Raises:
-        BadSettings: With the nearest name.
-    """
-    known = {field.name.upper() for field in fields(Settings)} | NO_SETTINGS
-    for name in sorted(environment):
-        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
-            raise BadSettings(_no_setting(name, known, PREFIX))
-
-
-def _no_setting(name: str, known: Collection[str], prefix: str = "") -> str:
-    near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
-    return f"{name} is no setting" + (f"; did you mean {prefix}{near[0]}?" if near else "")
+def _ours(precision: Precision) -> str:
+    """A precision by our own name for it."""
+    return PRECISION_NAMES.get(precision, precision)
 
 
 def _complain(error: StartError) -> int:
@@ -224,6 +210,8 @@ def _complain(error: StartError) -> int:
 
 def main() -> None:
     """Run the command; what cannot start says why in one line and exits with 1, with 2 where it was called wrongly."""
+    for name in of_services(os.environ):
+        del os.environ[name]
     try:
         code = app.meta(sys.argv[1:], exit_on_error=False, print_error=False)
     except CycloptsError as error:

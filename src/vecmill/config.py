@@ -245,6 +245,8 @@ class Settings(FetchSettings):
                 yield f"{name} is {value}; the least is {least}"
 
     def _wrong_words(self) -> Iterator[str]:
+        if not self.host.strip():  # the system would read it as every address
+            yield f"host is {self.host!r}; an address is needed, as 127.0.0.1, or 0.0.0.0 for all"
         for name in ("health_route", "predict_route"):
             route = getattr(self, name)
             if route and (not route.startswith("/") or set(route) & set("{}?#")):

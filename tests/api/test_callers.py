@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from edge import EMBEDDINGS, error_of, until
 from conftest import Serve, client_of, distinct
 from vecmill.api.app import DIALECTS, build
 from vecmill.api.callers import Callers
+from vecmill.api.keys import read_keys
 from vecmill.config import Settings
 from vecmill.core import Caller
 from vecmill.engine.fake import FakeEngine
@@ -111,12 +113,17 @@ def test_a_wrong_key(tenants: Path, key: str) -> None:
     [
         ("[search", "no TOML"),
         ("[search]\nkeys = []", "keys"),
-        ("[search]\nkeys = ['']", "keys"),
+        ("[search]\nkeys = ['']", "a key of tenant 'search' is blank"),
+        ("[search]\nkeys = ['a', ' ']", "a key of tenant 'search' is blank"),
+        ("[search]\nkeys = ['schlüssel']", "a key of tenant 'search' has other characters than printable ASCII"),
+        ("", "no tenant; each is a table"),
+        ("# [search]", "no tenant; each is a table"),
         ("[search]\nweight = 2", "keys"),
         ("[search]\nkeys = ['a']\nweight = 0", "weight"),
         ("[search]\nkeys = ['a']\nweight = inf", "weight"),
         ("[search]\nkeys = ['a']\nwieght = 2", "wieght"),
         ("[a]\nkeys = ['x']\n[b]\nkeys = ['x']", "tenant 'b' has a key that another tenant has too"),
+        ("[a]\nkeys = ['x']\n[b]\nkeys = ['x ']", "tenant 'b' has a key that another tenant has too"),
         ("keys = ['x']", "each is a table"),
     ],
 )
@@ -126,6 +133,34 @@ def test_a_file_that_makes_no_sense(tmp_path: Path, text: str, about: str) -> No
     path.write_text(text)
     with pytest.raises(BadSettings, match=about):
         Callers(Settings(tenants=path))
+
+
+@pytest.mark.parametrize("key", ["sk-1\n", " sk-1", "sk-1\r\n"])
+def test_space_around_a_key_is_none_of_it(tmp_path: Path, key: str) -> None:
+    """A key that was read from a file with its last newline is the key, in the settings and in the tenants' file."""
+    path = tmp_path / "tenants.toml"
+    path.write_text(f"[search]\nkeys = [{json.dumps(key)}]")
+    for settings in (Settings(api_key=key), Settings(tenants=path)):
+        assert Callers(settings)({"authorization": "Bearer sk-1"}).tenant
+        with pytest.raises(Unauthorized):
+            Callers(settings)({})
+
+
+@pytest.mark.parametrize("key", ["\n", " ", "schlüssel", "ключ", "two\nlines", "nul\0"])
+def test_a_key_that_nobody_could_send(key: str) -> None:
+    """A blank key does not open the server, and one that headers do not carry ends the start, without being shown."""
+    with pytest.raises(BadSettings, match=r"^api_key (is blank|has other characters)") as refused:
+        Callers(Settings(api_key=key))
+    assert not key.strip() or key not in str(refused.value)
+
+
+def test_keys_that_were_read_stay(tenants: Path) -> None:
+    """Keys that are given are those that count, whatever has become of the file."""
+    keys = read_keys(Settings(tenants=tenants))
+    tenants.write_text("[search")
+    callers = Callers(Settings(tenants=tenants), keys)
+    assert callers({"x-api-key": "sk-1"}).tenant == "search"
+    assert "sk-" not in repr(keys)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -48,6 +48,14 @@ def test_a_page_survives_being_read_and_written() -> None:
     assert "# TYPE seconds histogram\n" in pages.write(page)
 
 
+def test_names_may_hold_any_character() -> None:
+    """What Python takes for the end of a line, and Prometheus does not, is a character of a name as any other."""
+    name = "".join(map(chr, [*range(1, 32), 0x85, 0x2028, 0x2029, ord(" "), ord("}")]))
+    page = written({name: 2}, [], 0)
+    assert pages.read(pages.write(page)) == page
+    assert numbers(pages.add([page, page]))['requests_total{route="' + name.replace("\n", "\\n") + '"}'] == 4
+
+
 def test_counters_are_kept() -> None:
     """Of a process that has ended what it counted is kept, and what it held is not."""
     left = numbers(pages.kept(written({"/a": 1}, [0.5], 3)))

@@ -21,7 +21,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Workers:
     """A parent of two workers that waits for nothing before it tries again."""
     monkeypatch.setattr(workers, "FIRST_DELAY_S", 0.0)
     with socket.socket() as listener:
-        return Workers(["nothing"], Settings(workers=2), listener)
+        return Workers(["nothing"], Settings(workers=2), {}, listener)
 
 
 def failing(times: int, then: Callable[[], None] = lambda: None) -> tuple[list[int], Any]:

@@ -1,42 +1,17 @@
-"""Where settings come from: default < file < environment < flag; and what is no setting."""
+"""Where settings come from: default < file < environment < flag."""
 
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
-from vecmill import cli
-from vecmill.config import Settings
+from conftest import Complaint
+from vecmill.config import Precision, Settings
 from vecmill.errors import StartError
-
-Complaint = Callable[..., str]
 
 FILE = "max_inputs = -1\n"
 VARIABLE = {"VECMILL_MAX_INPUTS": "-2"}
 FLAG = ["--max-inputs", "-3"]
-
-
-@pytest.fixture
-def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complaint:
-    """Runs a command in this process; the one line that it ends with: `complaint(arguments, variables, code)`."""
-
-    def run(arguments: list[str], variables: dict[str, str] | None = None, code: int = 1) -> str:
-        monkeypatch.setattr(cli.app, "config", cli.app.config)
-        monkeypatch.setattr(sys, "argv", ["vecmill", *arguments])
-        monkeypatch.setattr(os, "_exit", sys.exit)  # `serve` ends its process without unwinding threads
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("VECMILL_")}
-        monkeypatch.setattr(os, "environ", ours | (variables or {}))
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        printed = capsys.readouterr()
-        (line,) = printed.err.splitlines()
-        assert (end.value.code, printed.out) == (code, "")
-        assert line.startswith("vecmill: ")
-        return line.removeprefix("vecmill: ")
-
-    return run
 
 
 @pytest.fixture
@@ -137,6 +112,37 @@ def test_a_platforms_variables_do_not_disturb(complaint: Complaint) -> None:
     assert complaint(["pull", "./m"], {"AIP_HTTP_PORT": "8080"}) == "no folder ./m"
 
 
+SERVICES = {
+    f"VECMILL_{name}{end}": value
+    for name in ("", "GRPC_", "CONFIG_", "MY_SEARCH_")
+    for end, value in {
+        "SERVICE_HOST": "10.96.0.7",
+        "SERVICE_PORT": "8080",
+        "SERVICE_PORT_HTTP": "8080",
+        "PORT": "tcp://10.96.0.7:8080",
+        "PORT_8080_TCP": "tcp://10.96.0.7:8080",
+        "PORT_8080_TCP_PROTO": "tcp",
+        "PORT_8080_TCP_PORT": "8080",
+        "PORT_8080_TCP_ADDR": "10.96.0.7",
+    }.items()
+}
+"""What a pod of Kubernetes finds where Services are named vecmill, vecmill-grpc, vecmill-config and so on."""
+
+
+def test_a_service_of_our_name_does_not_disturb(complaint: Complaint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes' variables for Services are no settings, and hide none; what only looks like them is refused."""
+
+    def serve(_: list[str], settings: Settings) -> bool:
+        raise StartError(str(settings == Settings()))
+
+    monkeypatch.setattr("vecmill.api.server.serve", serve)
+    monkeypatch.setattr("vecmill.api.log.configure_logging", lambda _: None)
+    assert complaint(["serve"], SERVICES) == "True"
+    assert complaint(["serve"], SERVICES | {"VECMILL_PORT": "-1"}) == "port is -1; the least is 0"
+    assert complaint(["serve"], {"VECMILL_PORT": "http"}, code=2).startswith("Invalid value for VECMILL_PORT")
+    assert complaint(["serve"], {"VECMILL_SERVICE_HOSTS": "x"}) == "VECMILL_SERVICE_HOSTS is no setting"
+
+
 def test_the_file_may_come_from_the_environment(complaint: Complaint, file: Path) -> None:
     """VECMILL_CONFIG stands for --config."""
     assert complaint(["serve"], {"VECMILL_CONFIG": str(file)}) == "max_inputs is -1; the least is 1"
@@ -150,95 +156,34 @@ def test_models_come_from_everywhere(complaint: Complaint, file: Path) -> None:
     assert complaint(["pull", *config]) == "no folder ./from file"
     assert complaint(["pull", *config], variables) == "no folder ./from-variable"
     assert complaint(["pull", "./given", *config], variables) == "no folder ./given"
+    for command in ("doctor", "verify"):  # these take one
+        assert complaint([command, *config]) == "no folder ./from file"
+        assert complaint([command, *config], variables) == "no folder ./from-variable"
+        assert complaint([command, "./given", *config], variables) == "no folder ./given"
 
 
-def test_one_file_serves_every_command(complaint: Complaint, file: Path) -> None:
-    """A file with settings of `serve` does not disturb `pull`."""
-    assert complaint(["pull", "./m", "--config", str(file)]) == "no folder ./m"
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ("porte = 1", "porte is no setting; did you mean port?"),
-        ("max-input = 1", "max-input is no setting; did you mean max_inputs?"),
-        ("[serve]\nport = 1", "serve is no setting"),
-        ("port = = 1", "no TOML: Invalid value (at line 1, column 8)"),
-        ('models = "./m"', "models is './m'; a list of strings is needed"),
-        ("models = [1]", "models is [1]; a list of strings is needed"),
-    ],
-)
-def test_a_bad_file(complaint: Complaint, file: Path, content: str, line: str) -> None:
-    """A file with a key that is no setting, or that is no TOML, is named with its fault."""
-    file.write_text(content)
-    assert complaint(["serve", "--config", str(file)]) == f"--config {file}: {line}"
-
-
-def test_keys_may_be_spelt_like_flags(complaint: Complaint, file: Path) -> None:
-    """A key of the file may have the hyphens of its flag."""
-    file.write_text("max-inputs = -1\n")
-    assert complaint(["serve", "--config", str(file)]) == "max_inputs is -1; the least is 1"
-
-
-def test_no_such_file(complaint: Complaint, tmp_path: Path) -> None:
-    """A settings file that is not there is an error, not a default."""
-    missing = tmp_path / "missing.toml"
-    assert complaint(["serve", "--config", str(missing)]) == f"--config {missing}: no such file"
+@pytest.mark.parametrize("command", ["pull", "doctor", "verify"])
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_one_file_serves_every_command(complaint: Complaint, file: Path, command: str, precision: str) -> None:
+    """A file with settings of `serve` does not disturb the other commands, nor do variables."""
+    file.write_text(f'port = -1\nprecision = "{precision}"\n')
+    assert complaint([command, "./m", "--config", str(file)]) == "no folder ./m"
+    assert complaint([command, "./m"], {"VECMILL_PRECISION": precision, "VECMILL_PORT": "-1"}) == "no folder ./m"
 
 
 @pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("VECMILL_PROT", "VECMILL_PROT is no setting; did you mean VECMILL_PORT?"),
-        ("VECMILL_MAX_INPUT", "VECMILL_MAX_INPUT is no setting; did you mean VECMILL_MAX_INPUTS?"),
-        ("VECMILL_MODEL", "VECMILL_MODEL is no setting; did you mean VECMILL_MODELS?"),
-        ("VECMILL_QQQQ", "VECMILL_QQQQ is no setting"),
-    ],
+    ("precision", "tried", "measured"),
+    [("float32", "float32", []), ("int8", "int8", ["int8"]), ("gptq", "int4", ["int4"])],
 )
-def test_a_variable_that_is_none(complaint: Complaint, name: str, line: str) -> None:
-    """A variable that looks like ours and is not is an error with the nearest name, if one is near."""
-    assert complaint(["serve"], {name: "1"}) == line
+def test_a_precision_of_serve_is_tried(
+    complaint: Complaint, monkeypatch: pytest.MonkeyPatch, precision: str, tried: str, measured: list[str]
+) -> None:
+    """`doctor` tries the precision that is served, by whatever name; `verify` measures it, and all beside float32."""
 
+    def told(*arguments: Any, **named: Any) -> None:
+        raise StartError(f"{named.get('precision', arguments[1])}")
 
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--porte", "1"], "Unknown option: --porte. Did you mean --port?"),
-        (["--port", "http"], 'Invalid value for --port: unable to convert "http" into int.'),
-        (["--log-level", "loud"], 'Invalid value "loud" for --log-level. Choose from: '),
-    ],
-)
-def test_a_wrong_flag(complaint: Complaint, flags: list[str], line: str) -> None:
-    """A flag that does not exist or cannot be read is a usage error, in one line and with exit code 2."""
-    assert complaint(["serve", *flags], code=2).startswith(line)
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--port", "-1"], "port is -1; the least is 0"),
-        (["--batch-tokens", "0"], "batch_tokens is 0; the least is 1"),
-        (["--max-body-bytes", "10"], "max_body_bytes is 10; the least is 1024"),
-        (["--drain-timeout-s", "nan"], "drain_timeout_s is nan; a finite number is needed"),
-        (["--drain-timeout-s", "inf"], "drain_timeout_s is inf; a finite number is needed"),
-    ],
-)
-def test_a_bad_number(complaint: Complaint, flags: list[str], line: str) -> None:
-    """A number out of range is named with its value and what is allowed."""
-    assert complaint(["serve", *flags]) == line
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--device", "tpu"], "device is 'tpu'; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps"),
-        (["--device", "cuda:x"], "device is 'cuda:x'; allowed are auto, cpu, cuda, cuda:0, cuda:1 ..., mps"),
-        (
-            ["--device", "cuda", "--engine", "onnx"],
-            "device is 'cuda'; the onnx engine computes on the CPU, torch elsewhere",
-        ),
-    ],
-)
-def test_a_bad_device(complaint: Complaint, flags: list[str], line: str) -> None:
-    """A device that there is not, and one that the engine asked for cannot use, are refused instead of left aside."""
-    assert complaint(["serve", *flags]) == line
+    monkeypatch.setattr("vecmill.doctor.examine", told)
+    monkeypatch.setattr("vecmill.verify.verify", told)
+    assert complaint(["doctor", "./m"], {"VECMILL_PRECISION": precision}) == tried
+    assert complaint(["verify", "./m"], {"VECMILL_PRECISION": precision}) == str(measured)

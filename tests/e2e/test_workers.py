@@ -147,6 +147,33 @@ def test_a_killed_worker_is_replaced(tiny_folder: Path) -> None:
             client.close()
 
 
+def statuses(server: Running, *keys: str) -> list[set[int]]:
+    """For each of these keys, how requests are answered, each on a connection of its own."""
+    body = {"input": "hello"}
+    return [
+        {
+            httpx.post(f"{server.url}/v1/embeddings", json=body, headers={"x-api-key": key}).status_code
+            for _ in range(20)
+        }
+        for key in keys
+    ]
+
+
+def test_keys_are_read_once(tiny_folder: Path, tmp_path: Path) -> None:
+    """A worker that replaces another asks for the same keys, though the file says others now, or nothing readable."""
+    file = tmp_path / "tenants.toml"
+    file.write_text('[search]\nkeys = ["sk-1"]\n')
+    with running(tiny_folder, *TWO, "--tenants", file, VECMILL_API_KEY="main\n", limit_s=120) as server:
+        assert statuses(server, "sk-1", "main", "sk-2", "") == [{200}, {200}, {401}, {401}]
+        for text in ('[search]\nkeys = ["sk-2"]\n', "", "[search"):
+            file.write_text(text)
+            lost = children(server)[0]
+            kill(lost, signal.SIGKILL)
+            server.told("another starts in")
+            assert soon(lambda: number(server, "vecmill_workers_ready") == 2)
+            assert statuses(server, "sk-1", "main", "sk-2", "") == [{200}, {200}, {401}, {401}]
+
+
 def test_one_signal_finishes_what_was_accepted(tiny_folder: Path) -> None:
     """After SIGTERM every accepted request of every worker is answered in full, and the exit code is 0."""
     with busy(tiny_folder, 4, *TWO) as (server, answers):

@@ -50,7 +50,13 @@ FALLBACK = OPENAI
 """Whose errors are said of paths that no dialect owns."""
 
 
-def build(registry: Registry, settings: Settings, events: Events, metrics: Metrics | None = None) -> ASGIApp:
+def build(
+    registry: Registry,
+    settings: Settings,
+    events: Events,
+    metrics: Metrics | None = None,
+    callers: Callers | None = None,
+) -> ASGIApp:
     """The application that answers for these models.
 
     Args:
@@ -58,11 +64,12 @@ def build(registry: Registry, settings: Settings, events: Events, metrics: Metri
         settings: Limits, and who may ask.
         events: Told of answers; metrics subscribe to it here.
         metrics: What counts; this process's own where none are given.
+        callers: Who may ask, where that was read before.
 
     Raises:
         BadSettings: As `Callers`.
     """
-    callers = Callers(settings)
+    callers = callers or Callers(settings)
     metrics = metrics or Metrics(registry)
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)

@@ -1,6 +1,7 @@
 """Two processes that ask each other: lines of JSON over a socket, each a question or the answer to one."""
 
 import asyncio
+import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,7 +11,10 @@ from typing import Self
 
 import msgspec
 
+from vecmill.api.keys import Keys
 from vecmill.config import Settings
+
+log = logging.getLogger(__name__)
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line: a page of metrics has some kilobytes a model and route."""
@@ -19,12 +23,17 @@ Answers = Mapping[str, Callable[[str], Awaitable[str]]]
 """Word of a question to what answers it."""
 
 
+class Unanswered(ConnectionError):
+    """The other process is there and cannot answer: what it says is why."""
+
+
 class Line(msgspec.Struct, array_like=True):
-    """A question, or the answer to the question of that number, which has no word."""
+    """A question, or the answer to the question of that number, which has no word; or why there is none."""
 
     number: int
     word: str
     text: str
+    failed: bool = False
 
 
 class Start(msgspec.Struct):
@@ -33,7 +42,8 @@ class Start(msgspec.Struct):
     Attributes:
         number: Which of the workers it is, from 1.
         references: The models.
-        settings: Everything else; `grpc_port` is the port itself.
+        settings: Everything else; `grpc_port` is the port itself, keys are in none of it.
+        keys: Whose requests are answered, as the parent read it once: the same in every worker, whenever it starts.
         alone: No other answers yet, so this one does while its models load.
         begun: All have been ready once.
     """
@@ -41,6 +51,7 @@ class Start(msgspec.Struct):
     number: int
     references: list[str]
     settings: Settings
+    keys: Keys
     alone: bool
     begun: bool
 
@@ -74,7 +85,7 @@ class Channel:
         """What the other end answers.
 
         Raises:
-            ConnectionError: It is gone.
+            ConnectionError: It is gone, or cannot answer that.
         """
         if self._over:
             raise ConnectionResetError("the other process has ended")
@@ -103,11 +114,14 @@ class Channel:
             while received := await self._reader.readline():
                 line = msgspec.json.decode(received, type=Line)
                 if line.word:
-                    task = asyncio.create_task(self._answer(line, answers[line.word]))
+                    task = asyncio.create_task(self._answer(line, answers))
                     self._answering.add(task)
                     task.add_done_callback(self._answering.discard)
                 elif (asked := self._asked.get(line.number)) and not asked.done():
-                    asked.set_result(line.text)
+                    if line.failed:
+                        asked.set_exception(Unanswered(line.text))
+                    else:
+                        asked.set_result(line.text)
         except (ConnectionError, msgspec.DecodeError):
             pass  # killed, perhaps within a line
         finally:
@@ -117,8 +131,14 @@ class Channel:
                     asked.set_exception(ConnectionResetError("the other process has ended"))
             self._writer.close()
 
-    async def _answer(self, line: Line, answer: Callable[[str], Awaitable[str]]) -> None:
-        self._send(Line(line.number, "", await answer(line.text)))
+    async def _answer(self, line: Line, answers: Answers) -> None:
+        """Answer always: who asked would wait for ever."""
+        try:
+            answer = Line(line.number, "", await answers[line.word](line.text))
+        except Exception as error:
+            log.exception("%s cannot be answered", line.word)
+            answer = Line(line.number, "", repr(error), failed=True)
+        self._send(answer)
 
     def _send(self, line: Line) -> None:
         self._writer.write(msgspec.json.encode(line) + b"\n")

@@ -21,7 +21,7 @@ def read(text: str) -> Page:
     """A page as it was written by prometheus_client."""
     page: Page = {}
     head, series = "", {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # names may hold what else Python takes for the end of a line
         if line.startswith("# HELP"):
             head = line
         elif line.startswith("# TYPE"):

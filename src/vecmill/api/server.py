@@ -14,6 +14,8 @@ import uvicorn
 
 from vecmill.api.app import build
 from vecmill.api.banner import banner
+from vecmill.api.callers import Callers
+from vecmill.api.keys import Keys
 from vecmill.api.listen import address, check_grpc, listen
 from vecmill.api.metrics import Metrics
 from vecmill.api.protocol import Protocol
@@ -86,9 +88,10 @@ class Serving:
         registry: Knows their names; filled here.
         metrics: Counts what is answered.
         show: Told once, when all models are loaded.
+        keys: What may ask, where that was read before.
 
     Raises:
-        BadSettings: As `build`.
+        BadSettings: As `Callers`.
     """
 
     def __init__(
@@ -98,14 +101,16 @@ class Serving:
         registry: Registry,
         metrics: Metrics,
         show: Callable[[str], None],
+        keys: Keys | None = None,
     ) -> None:
         self._references = references
         self._settings = settings
         self._registry = registry
         self._events = Events()
         self._show = show
+        self._callers = Callers(settings, keys)
         config = uvicorn.Config(
-            build(registry, settings, self._events, metrics),
+            build(registry, settings, self._events, metrics, self._callers),
             http=Protocol,
             ws="none",
             lifespan="off",
@@ -176,7 +181,7 @@ class Serving:
             return ""
         from vecmill.api.grpc.server import GrpcServer
 
-        self._grpc = GrpcServer(self._registry, settings, self._events)
+        self._grpc = GrpcServer(self._registry, settings, self._events, self._callers)
         try:
             return await self._grpc.start(settings.host, settings.grpc_port)
         except RuntimeError as error:  # another took the port since we looked

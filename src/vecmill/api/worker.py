@@ -57,9 +57,8 @@ class Worker:
         self._registry.held = not start.begun
         self._metrics = Shared(self._registry)
         self._metrics.channel = channel
-        self._serving = Serving(
-            start.references, replace(settings, threads=threads), self._registry, self._metrics, self._ready
-        )
+        settings = replace(settings, threads=threads)
+        self._serving = Serving(start.references, settings, self._registry, self._metrics, self._ready, keys=start.keys)
 
     async def run(self, listener: socket.socket) -> bool:
         """Serve until the parent says so or is gone; whether what was accepted was finished.

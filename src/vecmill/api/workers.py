@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from vecmill.api import pages
 from vecmill.api.channel import Channel, Start, spawn
+from vecmill.api.keys import Keys, read_keys
 from vecmill.api.listen import listen, share_grpc
 from vecmill.config import Settings
 from vecmill.errors import BadSettings, StartError
@@ -59,12 +60,14 @@ def serve(references: list[str], settings: Settings) -> bool:
     """
     if os.name != "posix":
         raise BadSettings(f"workers is {settings.workers}; on {sys.platform} there can be 1")
+    keys = read_keys(settings)
+    settings = replace(settings, api_key="", tenants=None)  # no worker reads them again
     with listen(settings.host, settings.port, "--port") as listener:
         grpc = share_grpc(settings)
         if grpc is not None:
             settings = replace(settings, grpc_port=grpc.getsockname()[1])
         try:
-            return asyncio.run(Workers(references, settings, listener).run())
+            return asyncio.run(Workers(references, settings, keys, listener).run())
         finally:
             if grpc is not None:
                 grpc.close()
@@ -109,12 +112,14 @@ class Workers:
     Args:
         references: The models.
         settings: Everything else.
+        keys: Whose requests are answered.
         listener: Where all of them take connections from.
     """
 
-    def __init__(self, references: list[str], settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, references: list[str], settings: Settings, keys: Keys, listener: socket.socket) -> None:
         self._references = references
         self._settings = settings
+        self._keys = keys
         self._listener = listener
         self._workers = [Worker(number) for number in range(1, settings.workers + 1)]
         self._stopping = asyncio.Event()
@@ -220,7 +225,7 @@ class Workers:
         process, channel = await spawn("vecmill.api.worker", self._listener)
         worker.process, worker.channel = process, channel
         alone = not any(other.ready.is_set() for other in self._workers)
-        start = Start(worker.number, self._references, self._settings, alone=alone, begun=self._begun)
+        start = Start(worker.number, self._references, self._settings, self._keys, alone=alone, begun=self._begun)
         assert process.stdin is not None  # noqa: S101 (a pipe)
         process.stdin.write(start.written())
         process.stdin.close()

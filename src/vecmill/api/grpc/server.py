@@ -26,14 +26,15 @@ class GrpcServer:
         registry: The models; they may still be loading.
         settings: Limits, and who may ask.
         events: Told of answers.
+        callers: Who may ask, where that was read before.
 
     Raises:
         BadSettings: As `Callers`.
     """
 
-    def __init__(self, registry: Registry, settings: Settings, events: Events) -> None:
+    def __init__(self, registry: Registry, settings: Settings, events: Events, callers: Callers | None = None) -> None:
         encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
-        self._calls = Calls(registry, Callers(settings), events, encoding)
+        self._calls = Calls(registry, callers or Callers(settings), events, encoding)
         options = [
             ("grpc.so_reuseport", int(settings.workers > 1)),  # else two servers could share a port unknowingly
             ("grpc.max_receive_message_length", settings.max_body_bytes),
