@@ -126,6 +126,7 @@ def complaint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     def run(arguments: list[str], variables: dict[str, str] | None = None, code: int = 1) -> str:
         monkeypatch.setattr(cli.app, "config", cli.app.config)
         monkeypatch.setattr(sys, "argv", ["vecmill", *arguments])
+        monkeypatch.setattr(os, "_exit", sys.exit)  # `serve` ends its process without unwinding threads
         ours = {name: value for name, value in os.environ.items() if not name.startswith("VECMILL_")}
         monkeypatch.setattr(os, "environ", ours | (variables or {}))
         with pytest.raises(SystemExit) as end:

@@ -43,7 +43,7 @@ HOMES = {
     "grpc_health": {"api/grpc/health.py", "api/grpc/server.py"},
     "grpc_reflection": {"api/grpc/server.py"},
     "google": {f"api/grpc/{name}.py" for name in ("call", "messages", "rpcs", "tei_pb2")},
-    "uvicorn": {"api/server.py"},
+    "uvicorn": {"api/server.py", "api/protocol.py"},
     "cyclopts": {"cli.py"},
     "sqlite3": {"serving/disk_store.py"},
     "redis": {"serving/redis_store.py"},

@@ -29,7 +29,7 @@ class Piece(msgspec.Struct, frozen=True):
     Attributes:
         id: In the model's vocabulary.
         token: As the vocabulary has it.
-        special: Added around the text, or a special token that the text spells out.
+        special: Added around the text. A special token that the text spells out is a part of it like others.
         span: The characters of the text that it stands for, from and to; None for what was added.
     """
 

@@ -1,11 +1,12 @@
 """The command line: each command a few lines that call one function."""
 
+import contextlib
 import logging
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter, Token
 from cyclopts.config import Dict, Env
@@ -29,7 +30,7 @@ flat = Parameter(name="*", negative_iterable="")
 
 
 @app.command
-def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> int:  # noqa: B008 (frozen)
+def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> NoReturn:  # noqa: B008 (frozen)
     """Serve models over HTTP, and gRPC where a port is given.
 
     Args:
@@ -44,12 +45,17 @@ def serve(*models: str, settings: Annotated[Settings, flat] = Settings()) -> int
         from vecmill.api.workers import serve as begin
     else:
         from vecmill.api.server import serve as begin
-    if begin(list(models) or [DEFAULT_MODEL], settings):
-        return 0
-    # The engine's thread is still inside a run: an orderly end of the interpreter would unwind it, which aborts.
+    try:
+        code = 0 if begin(list(models) or [DEFAULT_MODEL], settings) else 1
+    except StartError as error:
+        code = _complain(error)
+    # A thread may be inside the engine, or load a model: an orderly end of the interpreter would unwind it, which
+    # aborts.
     logging.shutdown()
-    sys.stdout.flush()
-    os._exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody reads it
+            stream.flush()
+    os._exit(code)
 
 
 @app.command
@@ -196,6 +202,12 @@ def _ours(precision: Precision) -> str:
     return PRECISION_NAMES.get(precision, precision)
 
 
+def _complain(error: StartError) -> int:
+    """Say why it cannot start, in a line; the status."""
+    print(f"vecmill: {error}", file=sys.stderr)
+    return 1
+
+
 def main() -> None:
     """Run the command; what cannot start says why in one line and exits with 1, with 2 where it was called wrongly."""
     for name in of_services(os.environ):
@@ -206,8 +218,7 @@ def main() -> None:
         print(f"vecmill: {' '.join(str(error).split())}", file=sys.stderr)
         code = 2
     except StartError as error:
-        print(f"vecmill: {error}", file=sys.stderr)
-        code = 1
+        code = _complain(error)
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

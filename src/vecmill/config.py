@@ -33,6 +33,8 @@ LEAST = {
     "max_input_tokens": 8,
     "max_answer_mb": 1,
     "max_body_bytes": 1024,
+    "body_timeout_s": 0.0,
+    "stream_spool_mb": 1,
     "request_timeout_s": 0.0,
     "drain_notice_s": 0.0,
     "drain_timeout_s": 0.0,
@@ -154,6 +156,10 @@ class Settings(FetchSettings):
         max_answer_mb: Most megabytes (10^6 bytes) of float32 numbers of an answer with a vector for each token; as JSON
             it is about three times as large.
         max_body_bytes: Most bytes of a request body.
+        body_timeout_s: Seconds after which a request of whose body nothing more comes is given up and answered with
+            408; 0 waits as long as the client does.
+        stream_spool_mb: Most megabytes (10^6 bytes) of the bodies of streams that wait to be worked on, of all streams
+            together; what of them is not in memory lies in the system's folder for temporary files (TMPDIR).
         api_key: What requests have to send as `authorization: Bearer KEY` (or api-key, x-api-key); empty asks for none.
             Better given in the environment: command lines are for all to see.
         tenants: A TOML file with a table for each tenant: its `keys`, and its `weight` (1 unless given), by which it
@@ -166,7 +172,8 @@ class Settings(FetchSettings):
             cl100k_base, or refused (reject). A request's x-token-vocabulary header overrides it.
         drain_notice_s: Seconds after the first SIGTERM for which work is still taken while /ready says 503 already: for
             load balancers that only look now and then.
-        drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C.
+        drain_timeout_s: Seconds that accepted requests get to finish after the first SIGTERM or Ctrl-C, or after the
+            notice where there is one.
         health_route: One more path that answers as /ready does, where a platform looks whether it may send work.
         predict_route: One more path that takes Vertex AI's envelope, as /vertex does.
         log_level: How much is logged to standard error.
@@ -200,6 +207,8 @@ class Settings(FetchSettings):
     max_input_tokens: int = 8192
     max_answer_mb: int = 512
     max_body_bytes: int = 32 * 1024 * 1024
+    body_timeout_s: float = 30.0
+    stream_spool_mb: int = 8000
     api_key: str = field(default="", repr=False)
     tenants: Path | None = None
     cors_origin: tuple[str, ...] = ()
@@ -210,6 +219,11 @@ class Settings(FetchSettings):
     health_route: str = ""
     predict_route: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def drain_s(self) -> float:
+        """Seconds from the first signal to the end at the latest."""
+        return self.drain_notice_s + self.drain_timeout_s
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -1,6 +1,7 @@
 """The shared words of every layer: what is asked and what is answered. Imports nothing of ours but errors."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -137,6 +138,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ranks: The scores are to rank the inputs, so there must be one for each.
         lenient: An input that cannot be answered has an error of its own; else the request fails as a whole.
         options: What changes the numbers.
+        place: An input's number to what the caller calls it, where that is not the field of the inputs and the number.
     """
 
     model: str | None
@@ -145,6 +147,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ranks: bool = False
     lenient: bool = False
     options: Options = Options()
+    place: Callable[[int], str] | None = None
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,8 @@ from vecmill.config import FetchSettings
 from vecmill.engine.base import Batch, Engine, choose, load_engine, numbers
 from vecmill.model.onnxfile import choose_onnx, onnx_files, size_bytes
 from vecmill.model.source import Checkpoint, resolve
-from vecmill.model.spec import TRANSFORMER_CONFIGS, Dense, ModelSpec, read_json, read_spec
+from vecmill.model.spec import Dense, ModelSpec, read_json, read_spec
+from vecmill.model.stated import read_stated
 from vecmill.model.static import MAX_TOKENS, STATIC
 from vecmill.model.tasks import Splade, Task
 from vecmill.model.tokenizer import Tokenizer
@@ -118,7 +120,7 @@ def _of_scorer(spec: ModelSpec, _chain: str, _after: str) -> list[Fact]:
     types = "of its own" if spec.mark == "second" else "the same"
     return [
         Fact("labels", ", ".join(spec.scores.labels), "config.json: id2label"),
-        Fact("probabilities", spec.scores.activation, "config.json: problem_type, number of labels"),
+        Fact("probabilities", spec.scores.activation, "its activation_fn, config.json: problem_type, number of labels"),
         Fact("second text", f"token type {types}", "config.json: type_vocab_size; tokenizer_config.json"),
     ]
 
@@ -159,9 +161,11 @@ def limit_source(spec: ModelSpec) -> str:
         stated_in = "config.json: max_length" if spec.skips_unknown else "tokenizer.json: truncation"
         return stated_in if spec.max_tokens < MAX_TOKENS else "vecmill's own for static models"
     folder = spec.transformer
-    settings = {name: read_json(folder / name, optional=True).get("max_seq_length") for name in TRANSFORMER_CONFIGS}
-    stated = {f"{name}: max_seq_length": value for name, value in settings.items() if value}
-    if not stated:
+    first = read_stated(folder)
+    stated: dict[str, Any] = {}
+    if first.max_tokens:
+        stated = {f"{first.path.name}: {first.limit_key}": first.max_tokens}
+    else:
         length = read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length")
         stated = {"tokenizer_config.json: model_max_length": length}
     return next((key for key, value in stated.items() if value == spec.max_tokens), "config.json: positions")

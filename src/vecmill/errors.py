@@ -24,6 +24,7 @@ VecmillError
     ├── UnknownRoute              no such path
     ├── MethodNotAllowed          the path exists, the method does not
     ├── BodyTooLarge              more bytes than the server takes
+    ├── BodyStalled               the rest of it does not come
     ├── UnsupportedMediaType      not JSON by its own account
     ├── Overloaded                the queue is full: come back after `retry_after_s`
     ├── ModelLoading              a model of that name is on its way: come back after `retry_after_s`
@@ -33,8 +34,12 @@ VecmillError
         └── EngineLost            no engine of the model is left
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
+
+_WORD = re.compile(r"\w+")
+_PLACE = re.compile(r"input\[(\d+)\]")
 
 
 class VecmillError(Exception):
@@ -102,11 +107,21 @@ class InvalidRequest(RequestError):
         self.param = param
         self.code = code
 
-    def about(self, inputs: str) -> Self:
-        """The same with another name for `input`: what the caller's wire format calls the inputs."""
-        if self.param == "input" != inputs:
-            self.param = inputs
-            self.args = (inputs + str(self).removeprefix("input"),) if str(self).startswith("input") else self.args
+    def about(self, names: Mapping[str, str]) -> Self:
+        """The same with the caller's names of our fields, where one of ours is the field or begins the message."""
+        begins = _WORD.match(str(self))
+        if begins and begins[0] in names:
+            self.args = (names[begins[0]] + str(self)[begins.end() :],)
+        self.param = names.get(self.param, self.param) if self.param else self.param
+        return self
+
+    def at(self, place: Callable[[int], str]) -> Self:
+        """The same with the caller's name of an input, where the message begins with `input` and its number."""
+        begins = _PLACE.match(str(self))
+        if begins:
+            named = place(int(begins[1]))
+            self.args = (named + str(self)[begins.end() :],)
+            self.param = _WORD.findall(named)[0] if self.param == "input" else self.param
         return self
 
 
@@ -173,6 +188,10 @@ class MethodNotAllowed(RequestError):
 
 class BodyTooLarge(RequestError):
     """The body has more bytes than the server takes."""
+
+
+class BodyStalled(RequestError):
+    """The rest of the body does not come."""
 
 
 class UnsupportedMediaType(RequestError):

@@ -173,12 +173,12 @@ def _pair(row: list[str], where: str) -> Judged:
 
 def _tokens(spec: ModelSpec, pairs: Sequence[Judged]) -> tuple[list[Ids], list[int] | None]:
     """Ids and marks of the texts, two to a pair; of the pairs themselves where the model reads two texts together."""
-    tokenizer = Tokenizer(spec)
+    tokenizer, prompt = Tokenizer(spec), spec.prompts.get(spec.default_prompt or "", "")
     if spec.task == "rerank":
-        tokens = tokenizer.encode_pairs([Pair(pair.first, pair.second) for pair in pairs])
+        tokens = tokenizer.encode_pairs([Pair(pair.first, pair.second) for pair in pairs], prompt=prompt)
     else:
         texts = [text for pair in pairs for text in (pair.first, pair.second)]
-        tokens = tokenizer.encode(texts, spec.prompts.get(spec.default_prompt or "", ""))
+        tokens = tokenizer.encode(texts, prompt)
     return [one.ids for one in tokens], [one.mark for one in tokens] if spec.mark else None
 
 

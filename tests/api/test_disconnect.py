@@ -59,11 +59,11 @@ def body(value: object, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": json.dumps(value).encode(), "more_body": more}
 
 
-def app_of(model: ServedModel, events: Events) -> ASGIApp:
+def app_of(model: ServedModel, events: Events, **settings: object) -> ASGIApp:
     """The application over one model."""
     registry = Registry([model.name])
     registry.add(model)
-    return build(registry, Settings(), events)
+    return build(registry, Settings(**settings), events)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("count", [10, 2000])
@@ -104,6 +104,50 @@ async def test_a_caller_who_leaves_while_sending(serve: Serve, fake: FakeEngine,
     await caller.ask(app_of(serve(fake), events))
     assert caller.sent[0]["status"] == 499
     assert fake.batches == []
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize(("path", "code"), [(EMBEDDINGS, b'"code":"request_timeout"'), ("/embed", b'"Validation"')])
+async def test_a_body_that_does_not_come(
+    serve: Serve, fake: FakeEngine, events: Events, path: str, code: bytes, *, begun: bool
+) -> None:
+    """A request whose body stops to come, or never begins, is 408 after a time, in its dialect; the connection ends."""
+    caller = Caller(*[body({"input": "the cat"}, more=True)] * begun)
+    app = app_of(serve(fake), events, body_timeout_s=0.05)
+    await asyncio.wait_for(app(SCOPE | {"path": path}, caller.receive, caller.send), 10)
+    start, answer = caller.sent
+    assert (start["status"], dict(start["headers"])[b"connection"]) == (408, b"close")
+    assert code in answer["body"]
+    assert fake.batches == []
+
+
+async def test_a_slow_body_is_read(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """What comes piece by piece has its time for each."""
+    parts = [json.dumps({"input": "the cat"}).encode()[at : at + 1] for at in range(20)]
+
+    async def receive() -> Message:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    caller = Caller()
+    await app_of(serve(fake), events, body_timeout_s=0.2)(dict(SCOPE), receive, caller.send)
+    assert caller.sent[0]["status"] == 200
+
+
+async def test_a_body_is_not_waited_for_in_the_end(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """Who has not sent all when the server takes no new work is told so: what comes would be refused anyway."""
+    registry = Registry(["tiny"])
+    registry.add(serve(fake))
+    app = build(registry, Settings(), events)
+    for parts in ([], [body({}, more=True)], [body({}, more=True)] * 1_000):
+        caller = Caller(*parts)
+        registry.closed = False
+        task = asyncio.create_task(caller.ask(app))
+        await asyncio.sleep(0)
+        registry.closed = True
+        await asyncio.wait_for(task, 10)
+        assert caller.sent[0]["status"] == 503
+        assert b"shutting_down" in caller.sent[1]["body"]
 
 
 async def test_a_large_answer_goes_out_in_pieces(serve: Serve, fake: FakeEngine, events: Events) -> None:

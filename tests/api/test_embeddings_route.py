@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from edge import EMBEDDINGS
 
 from conftest import Serve, client_of
+from vecmill.api import endpoint
 from vecmill.api.replies import INLINE_NUMBERS
 from vecmill.core import Options, Request
 from vecmill.engine.fake import FakeEngine
@@ -26,6 +28,27 @@ async def faked(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator
     """A client of an application that serves "tiny" on the fake engine."""
     async with client_of([serve(fake)], events) as one:
         yield one
+
+
+@pytest.mark.parametrize("path", [EMBEDDINGS, "/embed"])
+async def test_a_large_body_is_read_beside_the_loop(
+    faked: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """What takes long to read is read on a thread, errors too; a small body is read at once."""
+    read = []
+
+    def decode(*given: Any) -> Any:
+        read.append(threading.current_thread() is threading.main_thread())
+        return real(*given)
+
+    real = endpoint.decode  # type: ignore[attr-defined]  # no export of its
+    monkeypatch.setattr(endpoint, "decode", decode)
+    name = "input" if path == EMBEDDINGS else "inputs"
+    for text, right in [("the cat", True), (LONG * 3000, True), (LONG * 3000, False)]:
+        reply = await faked.post(path, json={name: text if right else {"no": text}})
+        assert reply.is_success == right
+        assert name in reply.text or right
+    assert read == [True, False, False]
 
 
 async def vectors(client: httpx.AsyncClient, body: dict[str, Any], headers: dict[str, str] | None = None) -> list[Any]:
@@ -148,11 +171,11 @@ async def test_what_changes_nothing(faked: httpx.AsyncClient, extra: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/cloud+json", None]
+    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/cloud+json", None, "", " "]
 )
 async def test_content_types_of_json(faked: httpx.AsyncClient, kind: str | None) -> None:
-    """JSON is taken under all its names, and without a name."""
-    headers = {"content-type": kind} if kind else {}
+    """JSON is taken under all its names, and without a name; an empty header says as much as none."""
+    headers = {"content-type": kind, "content-encoding": ""} if kind is not None else {}
     reply = await faked.post(EMBEDDINGS, content=b'{"input": "hello"}', headers=headers)
     assert reply.status_code == 200
 

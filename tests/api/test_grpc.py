@@ -115,6 +115,10 @@ SAME: list[tuple[str, str, Any, str, dict[str, Any], Callable[[Any], Any]]] = [
         *("/tokenize", {"inputs": "é cat", "add_special_tokens": False}, tokens),
     ),
     (
+        *("tiny", "Tokenize", pb.EncodeRequest(inputs="cat 😀 [SEP] on", add_special_tokens=True)),
+        *("/tokenize", {"inputs": "cat 😀 [SEP] on"}, tokens),
+    ),
+    (
         *("tiny", "Tokenize", pb.EncodeRequest(inputs="a", add_special_tokens=True, prompt_name="query")),
         *("/tokenize", {"inputs": "a", "prompt_name": "query"}, tokens),
     ),

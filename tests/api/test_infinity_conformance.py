@@ -175,3 +175,13 @@ async def test_a_client_that_names_no_model(serve: Serve, events: Events) -> Non
         reply = await client.post("/embeddings", json={"model": UNNAMED, "input": "the cat"})
         assert (reply.status_code, reply.json()["model"]) == (200, "tiny")
         assert reply.json()["id"].startswith("infinity-")
+
+
+async def test_any_name_is_that_of_the_only_model(serve: Serve, events: Events) -> None:
+    """Where one model is served it answers to any name, under its own; on a path of several dialects it does not."""
+    body = {"model": "text-embedding-3-small", "input": ["the cat"], "modality": "text"}
+    async with client_of([serve()], events) as client:
+        reply = await client.post("/infinity/embeddings", json=body)
+        assert (reply.status_code, reply.json()["model"]) == (200, "tiny")
+        assert (await client.post("/infinity/classify", json=body)).status_code == 400  # of another kind
+        assert (await client.post("/embeddings", json=body)).status_code == 400

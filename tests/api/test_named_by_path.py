@@ -38,6 +38,32 @@ async def test_a_path_names_what_is_described(two: httpx.AsyncClient, path: str)
     assert (await two.get(path)).json()["name"] == "org/one"
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/two", "/ready", "/v2/models/org/one", "/mine"])
+async def test_a_slash_at_the_end_changes_nothing(serve: Serve, events: Events, path: str) -> None:
+    """The same page answers, without a detour through another URL."""
+    models = [serve(name="org/one"), serve(name="two")]
+    async with client_of(models, events, health_route="/mine/") as client:
+        assert (await client.get(path + "/")).content == (await client.get(path)).content
+        assert (await client.get(path + "/")).status_code == 200
+        assert (await client.get(path + "//")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": "hello"}),
+        ("/embed", {"inputs": "hello"}),
+        ("/v2/models/two/infer", {"inputs": [TENSOR]}),
+        ("/mine", {"instances": [{"inputs": "hello"}]}),
+    ],
+)
+async def test_a_slash_at_the_end_keeps_the_body(serve: Serve, events: Events, path: str, body: dict[str, Any]) -> None:
+    """Nobody is sent elsewhere with what should be computed, also where the model stands in the path."""
+    async with client_of([serve(name="two")], events, predict_route="/mine/") as client:
+        asked, without = [await client.post(one, json=body) for one in (path + "/", path)]
+        assert (asked.status_code, asked.content) == (200, without.content)
+
+
 async def test_the_path_counts_for_more_than_the_body(two: httpx.AsyncClient) -> None:
     """A model in the body does not matter where the path names one."""
     reply = await two.post("/weaviate/org/one/vectors", json={"text": "hello", "model": "two"})

@@ -1,6 +1,8 @@
 """What operators and clients ask on GET: models, health, readiness, documentation."""
 
+import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Iterator
 from importlib.resources import files
 from typing import Any
@@ -11,6 +13,7 @@ from edge import EMBEDDINGS, client_to, error_of, until
 from starlette.routing import Route
 
 from conftest import Serve, client_of
+from vecmill.api import admin
 from vecmill.api.app import build
 from vecmill.config import Settings
 from vecmill.engine.fake import FakeEngine
@@ -80,7 +83,22 @@ async def test_a_model_by_name(two: httpx.AsyncClient, path: str, name: str) -> 
     assert reply.json() in (await two.get("/v1/models")).json()["data"]
 
 
-@pytest.mark.parametrize("name", ["one", "org", "org/one/", "TWO", "two%20", "%C3%BC"])
+@pytest.mark.parametrize("base", ["/openai/v1", "/openai", "/nvidia/v1", "/vllm/v1", "/mistral/v1"])
+async def test_the_models_of_a_dialects_base_url(two: httpx.AsyncClient, base: str) -> None:
+    """Clients list models, and look one up, where their base URL is; what they get is that of /v1/models."""
+    for path in ("models", "models/org/one"):
+        there, here = await two.get(f"{base}/{path}"), await two.get(f"/v1/{path}")
+        assert (there.status_code, there.json()) == (200, here.json())
+
+
+@pytest.mark.parametrize("base", ["/tei", "/vllm", "/infinity"])
+async def test_the_health_of_a_dialects_base_url(two: httpx.AsyncClient, base: str) -> None:
+    """So it is with their look at the server's health."""
+    reply = await two.get(f"{base}/health")
+    assert (reply.status_code, reply.json()["status"]) == (200, "ok")
+
+
+@pytest.mark.parametrize("name", ["one", "org", "org/one//", "TWO", "two%20", "%C3%BC"])
 async def test_a_model_by_a_wrong_name(two: httpx.AsyncClient, name: str) -> None:
     """A name that is not served is 404 with those that are."""
     error = error_of(await two.get(f"/v1/models/{name}"), 404)
@@ -155,6 +173,23 @@ async def test_the_page_needs_nothing_from_elsewhere(two: httpx.AsyncClient) -> 
     assert [sign for sign in ("://", "src=", "@import", "url(", 'href="/', "integrity=") if sign in reply.text] == []
 
 
+async def test_the_document_is_made_once(two: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often and by how many at once it is asked for, it is made once, and not on the event loop."""
+    made = []
+
+    def document(*given: Any) -> dict[str, Any]:
+        made.append(threading.current_thread())
+        return real(*given)
+
+    real = admin.document  # type: ignore[attr-defined]  # no export of its
+    monkeypatch.setattr(admin, "document", document)
+    replies = await asyncio.gather(*(two.get("/openapi.json") for _ in range(3)), two.get("/openapi.json"))
+    assert (await two.get("/openapi.json")).content == replies[0].content
+    assert {reply.status_code for reply in replies} == {200}
+    (thread,) = made
+    assert thread is not threading.main_thread()
+
+
 def routes_of(serve: Serve, fake: FakeEngine, events: Events) -> list[Route]:
     """What the application's router holds."""
     registry = Registry(["tiny"])
@@ -171,7 +206,7 @@ async def test_every_route_is_described(
     assert document["openapi"] == "3.1.0"
     wanted: dict[str, set[str]] = {}
     for route in routes_of(serve, fake, events):
-        asked = getattr(route.endpoint, "_asked", "GET").lower()
+        asked = getattr(route.endpoint, "method", "GET").lower()
         wanted.setdefault(route.path.replace(":path}", "}"), set()).add(asked)
     assert {path: set(methods) for path, methods in document["paths"].items()} == wanted
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from edge import client_to
+from edge import client_to, until
 
 from conftest import Serve, client_of
 from vecmill import __version__
@@ -12,8 +12,9 @@ from vecmill.engine.fake import FakeEngine
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
 
-LIVE = ["/v2/health/live", "/.well-known/live"]
-READY = ["/v2/health/ready", "/.well-known/ready"]
+LIVE = ["/v2/health/live", "/.well-known/live", "/weaviate/.well-known/live"]
+READY = ["/v2/health/ready", "/.well-known/ready", "/weaviate/.well-known/ready"]
+MODEL_READY = ["/v2/models/one/ready", "/weaviate/one/.well-known/ready"]
 
 
 @pytest.fixture
@@ -30,6 +31,8 @@ async def one(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator[h
         *((path, {"ready": True}) for path in READY),
         ("/v2/models/org/one/ready", {"name": "org/one", "ready": True}),
         ("/v2/models/org/one/versions/1/ready", {"name": "org/one", "ready": True}),
+        ("/weaviate/org/one/.well-known/ready", {"name": "org/one", "ready": True}),
+        ("/weaviate/org/one/.well-known/live", {"live": True}),
         (
             "/v2",
             {"name": "vecmill", "version": __version__, "extensions": ["binary_tensor_data", "model_configuration"]},
@@ -45,8 +48,8 @@ async def test_a_server_that_answers_says_so(one: httpx.AsyncClient, path: str, 
 async def test_life_before_readiness(events: Events) -> None:
     """While a model loads the process lives, and neither it nor the model is ready."""
     async with client_to(Registry(["one"]), events) as client:
-        statuses = {path: (await client.get(path)).status_code for path in [*LIVE, *READY, "/v2/models/one/ready"]}
-    assert statuses == dict.fromkeys(LIVE, 200) | dict.fromkeys([*READY, "/v2/models/one/ready"], 503)
+        statuses = {path: (await client.get(path)).status_code for path in [*LIVE, *READY, *MODEL_READY]}
+    assert statuses == dict.fromkeys(LIVE, 200) | dict.fromkeys([*READY, *MODEL_READY], 503)
 
 
 async def test_draining_ends_readiness(serve: Serve, fake: FakeEngine, events: Events) -> None:
@@ -55,15 +58,36 @@ async def test_draining_ends_readiness(serve: Serve, fake: FakeEngine, events: E
     registry.add(serve(fake, name="one"))
     registry.draining = True
     async with client_to(registry, events) as client:
-        statuses = {path: (await client.get(path)).status_code for path in [*LIVE, *READY, "/v2/models/one/ready"]}
-    assert statuses == dict.fromkeys(LIVE, 200) | dict.fromkeys([*READY, "/v2/models/one/ready"], 503)
+        statuses = {path: (await client.get(path)).status_code for path in [*LIVE, *READY, *MODEL_READY]}
+    assert statuses == dict.fromkeys(LIVE, 200) | dict.fromkeys([*READY, *MODEL_READY], 503)
 
 
-async def test_an_unknown_model_is_not_there(one: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize(
+    "path", ["/v2/models/{}/ready", "/weaviate/{}/.well-known/ready", "/weaviate/{}/.well-known/live"]
+)
+async def test_an_unknown_model_is_not_there(one: httpx.AsyncClient, path: str) -> None:
     """A model that is not served is 404 in the protocol's own form."""
-    reply = await one.get("/v2/models/two/ready")
+    reply = await one.get(path.format("two"))
     assert reply.status_code == 404
     assert reply.json() == {"error": "model 'two' is not served here; served: org/one"}
+
+
+async def test_a_weaviate_of_one_model_starts(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """What an address that names a model says is of that model: it is ready before others are, and lives while they do.
+
+    The database asks these ends of its address, and starts where each is below 300.
+    """
+    registry = Registry(["org/one", "two"])
+    registry.add(serve(fake, name="org/one"))
+    async with client_to(registry, events) as client:
+        asked = ("/weaviate/{}/.well-known/ready", "/weaviate/{}/.well-known/live", "/weaviate/{}/meta")
+        assert [(await client.get(path.format("org/one"))).status_code for path in asked] == [200, 200, 200]
+        assert [(await client.get(path.format("two"))).status_code for path in asked] == [503, 200, 503]
+        fake.faults[6] = "exit"
+        assert (await client.post("/weaviate/org/one/vectors", json={"text": "cat"})).status_code == 500
+        await until(lambda: fake.closed)
+        assert [(await client.get(path.format("org/one"))).status_code for path in asked[:2]] == [503, 503]
+        assert (await client.get(asked[1].format("two"))).status_code == 200
 
 
 async def test_vertex_chooses_its_paths(serve: Serve, events: Events) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -11,7 +12,7 @@ from vecmill.api.dialect import by_path
 
 SHARED = by_path(DIALECTS)
 
-BODIES = [
+BODIES: list[tuple[str, Any, str]] = [
     ("/v1/embeddings", {"model": "m", "input": "a"}, "OpenAI"),
     ("/v1/embeddings", {"model": "m", "input": ["a"], "encoding_format": "base64", "dimensions": None}, "OpenAI"),
     ("/v1/embeddings", {"model": "m", "input": ["a"], "input_type": "query"}, "OpenAI"),
@@ -50,6 +51,8 @@ BODIES = [
     ("/v1/classify", {"input": ["a"], "classifier_id": "b"}, "Jina"),
     ("/tokenize", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/tokenize", {"prompt": "a"}, "vLLM"),
+    ("/rerank", {"query": "a", "property": "b", "model": None}, "Weaviate"),
+    ("/v1/embeddings", {"input": "a", "dimensions": 3, "output_dimension": None}, "OpenAI"),
     ("/invocations", {"input": ["a"], "model": "m"}, "OpenAI"),
     ("/invocations", {"inputs": "a"}, "Text Embeddings Inference"),
     ("/invocations", {"inputs": "a", "input": "a"}, "Text Embeddings Inference"),
@@ -57,6 +60,14 @@ BODIES = [
     ("/invocations", [], "Text Embeddings Inference"),
     ("/v1/rerank", [], "Jina"),
 ]
+
+FIRST: dict[str, dict[str, Any]] = {}
+"""Of each path a body that the dialect answers which takes the rest."""
+for _path, _body, _name in BODIES:
+    if isinstance(_body, dict) and _name == SHARED[_path, "POST"][-1][0].name:
+        FIRST.setdefault(_path, _body)
+
+KEYS = sorted({key for _, body, _ in BODIES for key in body})
 
 
 def chosen(path: str, body: Any, headers: dict[str, str] | None = None) -> str:
@@ -72,10 +83,26 @@ def test_a_body_finds_its_dialect(path: str, body: Any, name: str) -> None:
     assert chosen(path, body) == name
 
 
+@pytest.mark.parametrize("path", FIRST)
+def test_null_is_absent(path: str) -> None:
+    """A key whose value is null says nothing of whose body it is, wherever it stands."""
+    body = FIRST[path]
+    for key in set(KEYS) - body.keys():
+        assert chosen(path, {**body, key: None}) == chosen(path, {key: None, **body}) == chosen(path, body), key
+
+
 def test_cohere_is_known_by_its_sdk() -> None:
     """A body that could be anyone's is Cohere's where its SDK says so."""
     body = {"query": "a", "documents": ["b"], "model": "m"}
     assert chosen("/v1/rerank", body, {"x-fern-sdk-name": "cohere"}) == "Cohere"
+
+
+async def test_a_null_key_changes_no_answer(client: httpx.AsyncClient) -> None:
+    """So its numbers are those of the body without it."""
+    body = {"model": "tiny", "input": "the cat", "dimensions": 3}
+    replies = [await client.post("/v1/embeddings", json=body | more) for more in ({}, {"output_dimension": None})]
+    assert replies[0].json() == replies[1].json()
+    assert len(replies[0].json()["data"][0]["embedding"]) == 3
 
 
 def test_mistral_is_known_by_its_sdk() -> None:
@@ -89,6 +116,31 @@ def test_one_takes_the_rest() -> None:
     for (path, _), choices in SHARED.items():
         if len(choices) > 1:
             assert [route.when is None for _, route in choices] == [False] * (len(choices) - 1) + [True], path
+
+
+BASES = {
+    "Cohere": "/cohere",
+    "Infinity": "/infinity",
+    "Jina": "/jina",
+    "Mistral": "/mistral",
+    "NVIDIA": "/nvidia",
+    "OpenAI": "/openai",
+    "Text Embeddings Inference": "/tei",
+    "Voyage": "/voyage",
+    "vLLM": "/vllm",
+    "Weaviate": "/weaviate",
+}
+"""What the paths of a dialect begin with that it alone answers."""
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_base_url_has_all_routes_of_its_dialect(name: str) -> None:
+    """A client that is given such a base URL finds everything under it that it finds without."""
+    (dialect,) = [one for one in DIALECTS if one.name == name]
+    for route in dialect.routes:
+        bare = [path for path in route.paths if f"/{path.split('/')[1]}" not in BASES.values()]
+        there = {path: SHARED.get((BASES[name] + path, route.method), []) for path in bare}
+        assert [path for path, choices in there.items() if {one.name for one, _ in choices} != {name}] == []
 
 
 def test_every_route_has_a_path_of_its_own() -> None:

@@ -82,7 +82,7 @@ async def test_an_unknown_path(faked: httpx.AsyncClient, method: str, path: str)
         ("/v2/embeddings", COHERE),
         ("/cohere/v2/classify", COHERE),
         ("/api/generate", OLLAMA),
-        ("/weaviate/tiny/meta", WEAVIATE),
+        ("/weaviate/tiny/vectorize", WEAVIATE),
         ("/v1/chat/completions", OPENAI),
     ],
 )

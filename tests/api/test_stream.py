@@ -9,10 +9,11 @@ import httpx
 import numpy as np
 import pytest
 from edge import until
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from conftest import Serve, client_of, distinct
 from vecmill.api.app import build
+from vecmill.api.spool import LONGEST_LINE
 from vecmill.api.stream import KIND, PATH, TOGETHER, UNDER_WAY
 from vecmill.config import Settings
 from vecmill.core import Request
@@ -59,6 +60,8 @@ async def test_options(client: httpx.AsyncClient) -> None:
 
 async def test_a_bad_line_fails_alone(client: httpx.AsyncClient) -> None:
     """What is no text, no JSON or too long has an error in its place; empty lines are no lines."""
+    long = lines("the cat", "x" * (LONGEST_LINE + 1), "a dog")
+    assert [one.get("error", {}).get("code") for one in await post(client, long)] == [None, "request_too_large", None]
     body = lines("the cat") + b'{"input": 7}\n\n  \nnonsense\n' + lines("", "a dog " * 40, {"id": 5, "input": "a dog"})
     answered = await post(client, body, truncate="false")
     assert [one["index"] for one in answered] == [0, 1, 2, 3, 4, 5]
@@ -82,6 +85,7 @@ async def test_errors_number_the_lines_of_the_whole_list(client: httpx.AsyncClie
         ({"dimensions": 99}, HEADERS, 400, "dimensions is 99"),
         ({"dimensions": "many"}, HEADERS, 400, "dimensions"),
         ({}, {"content-type": "application/json"}, 415, KIND),
+        ({}, HEADERS | {"content-encoding": "gzip"}, 415, "uncompressed"),
     ],
 )
 async def test_what_concerns_all(
@@ -128,8 +132,8 @@ async def test_twenty_thousand_lines(serve: Serve, fake: FakeEngine, events: Eve
 class Line:
     """A caller who sends all, reads nothing, and hangs up when told to."""
 
-    def __init__(self, body: bytes) -> None:
-        self._messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    def __init__(self, body: bytes, *, more: bool = False) -> None:
+        self._messages: list[Message] = [{"type": "http.request", "body": body, "more_body": more}]
         self.gone = asyncio.Event()
         self.sent: list[Message] = []
 
@@ -144,6 +148,10 @@ class Line:
         """What the server sends."""
         self.sent.append(message)
 
+    async def ask(self, app: ASGIApp) -> None:
+        """One stream."""
+        await app(dict(SCOPE), self.receive, self.send)
+
 
 SCOPE: dict[str, Any] = {
     "type": "http",
@@ -156,7 +164,7 @@ SCOPE: dict[str, Any] = {
 }
 
 
-async def test_who_leaves_is_not_worked_for(serve: Serve, fake: FakeEngine, events: Events) -> None:
+async def test_who_leaves_is_not_worked_for(serve: Serve, fake: FakeEngine, events: Events, seen: list[Event]) -> None:
     """After the caller has left, at most what was under way is computed, and the queue is empty."""
     model = serve(fake, result_cache_mb=0)
     registry = Registry(["tiny"])
@@ -164,11 +172,7 @@ async def test_who_leaves_is_not_worked_for(serve: Serve, fake: FakeEngine, even
     fake.gate.clear()
     caller = Line(lines(*distinct(2000)))
     app = build(registry, Settings(), events)
-
-    async def ask() -> None:
-        await app(dict(SCOPE), caller.receive, caller.send)
-
-    running = asyncio.create_task(ask())
+    running = asyncio.create_task(caller.ask(app))
     await until(lambda: model.runner.waiting_items > TOGETHER)
     caller.gone.set()
     await asyncio.sleep(0.05)
@@ -176,6 +180,92 @@ async def test_who_leaves_is_not_worked_for(serve: Serve, fake: FakeEngine, even
     await asyncio.wait_for(running, 10)
     await until(lambda: model.runner.waiting_items == 0)
     assert sum(map(len, fake.batches)) <= TOGETHER * (UNDER_WAY + 1)
+    statuses = [event.status for event in seen if isinstance(event, RequestDone)]
+    assert (statuses[-1], {*statuses[:-1]} <= {200}) == (499, True)
+
+
+def app_of(serve: Serve, fake: FakeEngine, events: Events, **settings: object) -> tuple[ASGIApp, Registry]:
+    """An application of one model, and its registry."""
+    registry = Registry(["tiny"])
+    registry.add(serve(fake, result_cache_mb=0))
+    return build(registry, Settings(**settings), events), registry  # type: ignore[arg-type]
+
+
+def last_of(caller: Line) -> dict[str, Any]:
+    """The last line that a caller was sent, at the end of the answer."""
+    assert not caller.sent[-1].get("more_body")
+    last: dict[str, Any] = json.loads(caller.sent[-1]["body"].splitlines()[-1])
+    return last
+
+
+async def test_who_leaves_within_the_answer_counts_as_gone(
+    serve: Serve, fake: FakeEngine, events: Events, seen: list[Event]
+) -> None:
+    """What was answered counts as that, and the rest as a caller who left, though the head said 200."""
+    app, _ = app_of(serve, fake, events)
+    caller = Line(lines("the cat"), more=True)
+    running = asyncio.create_task(caller.ask(app))
+    await until(lambda: len(caller.sent) == 2)
+    caller.gone.set()
+    await asyncio.wait_for(running, 10)
+    assert [(event.status, event.inputs) for event in seen if isinstance(event, RequestDone)] == [(200, 1), (499, 0)]
+
+
+async def test_a_body_that_stops_to_come(serve: Serve, fake: FakeEngine, events: Events, seen: list[Event]) -> None:
+    """After the time for it what was answered stands, the last line says why no more comes, and metrics know it."""
+    app, _ = app_of(serve, fake, events, body_timeout_s=0.05)
+    caller = Line(lines("the cat"), more=True)
+    await asyncio.wait_for(caller.ask(app), 10)
+    assert caller.sent[0]["status"] == 200
+    assert last_of(caller)["error"]["code"] == "request_timeout"
+    assert [(event.status, event.inputs) for event in seen if isinstance(event, RequestDone)] == [(200, 1), (408, 0)]
+
+
+async def test_an_idle_stream_ends_with_the_server(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """A stream whose caller sends nothing more does not keep a server that takes no new work."""
+    app, registry = app_of(serve, fake, events)
+    caller = Line(lines("the cat"), more=True)
+    running = asyncio.create_task(caller.ask(app))
+    await until(lambda: len(caller.sent) == 2)
+    registry.closed = True
+    await asyncio.wait_for(running, 10)
+    assert last_of(caller)["error"]["code"] == "shutting_down"
+
+
+async def test_what_came_whole_is_answered_to_its_end(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """A stream that was accepted is work that was accepted: a server that takes no new work finishes it."""
+    app, registry = app_of(serve, fake, events)
+    fake.gate.clear()
+    caller = Line(lines(*distinct(900)))
+    running = asyncio.create_task(caller.ask(app))
+    await until(lambda: registry.get("tiny").runner.waiting_items > 0)
+    registry.closed = True
+    fake.gate.set()
+    await asyncio.wait_for(running, 30)
+    answered = b"".join(message["body"] for message in caller.sent[1:]).splitlines()
+    assert (len(answered), b"error" in answered[-1]) == (900, False)
+    late = Line(lines("the cat"))
+    await late.ask(app)
+    assert late.sent[0]["status"] == 503
+
+
+async def test_all_streams_share_the_room(serve: Serve, fake: FakeEngine, events: Events) -> None:
+    """What one stream holds another cannot have, and is told so; when the first has ended it can."""
+    app, registry = app_of(serve, fake, events, stream_spool_mb=1)
+    fake.gate.clear()
+    one, other, third = (Line(lines(*distinct(900) * 80)) for _ in range(3))
+    running = asyncio.create_task(one.ask(app))
+    await until(lambda: registry.get("tiny").runner.waiting_items > 0)
+    await other.ask(app)
+    assert (other.sent[0]["status"], b"retry-after" in dict(other.sent[0]["headers"])) == (429, True)
+    one.gone.set()
+    fake.gate.set()
+    await asyncio.wait_for(running, 10)
+    running = asyncio.create_task(third.ask(app))
+    await until(lambda: bool(third.sent))
+    assert third.sent[0]["status"] == 200
+    third.gone.set()
+    await running
 
 
 async def test_it_waits_where_a_request_would_be_refused(serve: Serve, fake: FakeEngine, events: Events) -> None:

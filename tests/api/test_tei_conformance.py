@@ -146,6 +146,19 @@ async def test_places_are_bytes(tei: httpx.AsyncClient) -> None:
     assert (letter["text"], letter["start"], letter["stop"]) == ("é", 0, 2)
 
 
+async def test_what_looks_special_has_its_place(tei: httpx.AsyncClient) -> None:
+    """Unknown words, and special tokens that a text spells out, are parts of it: only what is added has no place."""
+    (found,) = (await tei.post("/tokenize", json={"inputs": "cat 😀 [SEP] on"})).json()
+    assert [list(token.values()) for token in found] == [
+        [2, "[CLS]", True, None, None],
+        [6, "cat", False, 0, 3],
+        [1, "😀", False, 4, 8],
+        [3, "[SEP]", False, 9, 14],
+        [9, "on", False, 15, 17],
+        [3, "[SEP]", True, None, None],
+    ]
+
+
 async def test_limits_that_were_set(serve: Serve, events: Events) -> None:
     """/info says what its flags have set."""
     limits = {"batch_tokens": 4096, "batch_inputs": 8, "max_queue_inputs": 512, "max_inputs": 64}

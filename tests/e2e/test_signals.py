@@ -1,6 +1,9 @@
 """How the server ends: accepted work is finished, a second signal ends it at once."""
 
+import os
 import random
+import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -8,7 +11,8 @@ from pathlib import Path
 from string import ascii_lowercase
 
 import httpx
-from running import Running, running
+import pytest
+from running import COMMAND, Running, environment, read_to, running
 
 INPUTS = 2048
 
@@ -71,6 +75,76 @@ def test_an_idle_server_gives_notice(tiny_folder: Path) -> None:
         assert httpx.get(f"{server.url}/ready").status_code == 503
         assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "late"}).status_code == 200
         assert server.exit_code() == 0
+
+
+def test_the_time_to_drain_begins_after_the_notice(tiny_folder: Path) -> None:
+    """However short it is, work is taken and done for as long as the notice says."""
+    with running(tiny_folder, "--drain-notice-s", "50", "--drain-timeout-s", "0.01") as server:
+        server.terminate()
+        server.told("draining")
+        for _ in range(50):
+            assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "late"}).status_code == 200
+        server.terminate()
+        assert server.exit_code() == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b"{" * 100_000])
+def test_a_body_that_does_not_come_is_no_accepted_work(tiny_folder: Path, sent: bytes) -> None:
+    """Who has sent a head and not all of its body does not keep a server that drains, and is told so."""
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n"
+    with running(tiny_folder) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as idle:
+            idle.sendall(head + sent)
+            assert httpx.get(f"{server.url}/health").is_success
+            server.terminate()
+            assert idle.recv(1000).startswith(b"HTTP/1.1 503 ")
+            assert server.exit_code() == 0
+
+
+SLOW = """
+import time
+
+import vecmill.serving.registry as registry
+
+calibrate = registry.calibrate
+
+
+def slowly(run, **options):
+    print("calibrating", flush=True)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        calibrate(run, **options)
+
+
+registry.calibrate = slowly
+registry.kept_cost = lambda *_, **__: Unknown()
+
+
+class Unknown:
+    batch_s = 0.01
+
+    def start(self, probe, measure):
+        return measure()
+
+    def learned(self, *_):
+        pass
+"""
+"""What Python runs before anything else: loading takes half a minute, all of it in the engine."""
+
+
+def test_a_server_that_loads_ends_quietly(tiny_folder: Path, tmp_path: Path) -> None:
+    """A signal while a model is loaded ends the process with 0 and without a word of what it was at."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [*COMMAND, "serve", "--port", "0", str(tiny_folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment({"PYTHONPATH": path})) as one:
+        read_to(one.stdout, "calibrating")
+        one.terminate()
+        errors = one.communicate(timeout=60)[1]
+    assert one.returncode == 0, errors
+    assert [line for line in errors.splitlines() if " INFO " not in line] == []
 
 
 def test_a_second_signal_stops_at_once(tiny_folder: Path) -> None:

@@ -10,7 +10,7 @@ from checkpoints import write_json
 from encoders import FAMILIES, write_encoder
 from vecmill.engine.base import Batch, load_engine
 from vecmill.errors import CorruptFile
-from vecmill.model.limits import AFTER_PADDING
+from vecmill.model.limits import AFTER_PADDING, max_tokens
 from vecmill.model.spec import read_spec
 from vecmill.model.tokenizer import Tokenizer
 
@@ -34,6 +34,53 @@ def test_a_stated_limit(tmp_path: Path, stated: int | None, wanted: int) -> None
     write_encoder(tmp_path, "roberta", max_position_embeddings=30)
     write_json(tmp_path / "sentence_bert_config.json", {"max_seq_length": stated})
     assert read_spec(tmp_path).max_tokens == wanted
+
+
+ROTARY = (
+    {"model_type": family} for family in ("gte", "modernbert", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")
+)
+UNTABLED: list[dict[str, Any]] = [
+    *ROTARY,
+    {"model_type": "nomic_bert", "max_trained_positions": 20, "rotary_scaling_factor": None},
+    {"model_type": "deberta-v2", "position_biased_input": False},
+    {"model_type": "bert", "position_embedding_type": "alibi"},
+    {"model_type": "another", "rope_theta": 10000},
+]
+
+
+@pytest.mark.parametrize("config", UNTABLED)
+def test_a_stated_limit_without_a_table(tmp_path: Path, config: dict[str, Any]) -> None:
+    """Where no row is looked up for a position, what is stated counts; what the tokenizer alone states does not."""
+    config = {"max_position_embeddings": 30, **config}
+    assert max_tokens(config, 90, tmp_path) == 90
+    write_json(tmp_path / "tokenizer_config.json", {"model_max_length": 80})
+    assert max_tokens(config, None, tmp_path) == 30
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "deberta-v2"},
+        {"model_type": "another"},
+        {"model_type": "nomic_bert", "rotary_scaling_factor": 2},
+    ],
+)
+def test_a_stated_limit_with_a_table(tmp_path: Path, config: dict[str, Any]) -> None:
+    """No limit goes beyond a position table, or the length from which on positions are scaled."""
+    assert max_tokens({"max_trained_positions": 30, **config}, 90, tmp_path) == 30
+
+
+def test_beyond_the_trained_positions(tmp_path: Path) -> None:
+    """Distances are told apart beyond max_position_embeddings too, and tokens there change the vector."""
+    write_encoder(tmp_path, "deberta-v2", max_position_embeddings=20)
+    write_json(tmp_path / "sentence_bert_config.json", {"max_seq_length": 50})
+    spec = read_spec(tmp_path)
+    engine = load_engine("onnx", spec, threads=1)
+    ids = np.full(50, 9, np.int32)
+    other = np.where(np.arange(50) == 48, 10, ids).astype(np.int32)
+    rows = engine.run(Batch.pack([ids, other]))
+    assert spec.max_tokens == 50
+    assert np.abs(rows[0] - rows[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("padding", [0, 1, 7])

@@ -1,15 +1,22 @@
 """What a checkpoint was trained for."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from checkpoints import write_bert, write_json, write_modules
+from checkpoints import VOCABULARY, write_bert, write_headed, write_json, write_modules
+from vecmill.config import Settings
+from vecmill.core import Pair
+from vecmill.embedder import Embedder
 from vecmill.errors import CorruptFile, UnsupportedModel
 from vecmill.graph.build import FAMILIES
-from vecmill.model.spec import read_spec
-from vecmill.model.tasks import QWEN3, TYPES, UNTYPED, Classifier, Splade, Task, YesNo
+from vecmill.model.spec import ModelSpec, read_spec
+from vecmill.model.tasks import QWEN3, TYPES, UNTYPED, Classifier, Splade, Task, Template, YesNo
+from vecmill.model.tokenizer import Tokenizer
 
 CLASSIFIER = ["BertForSequenceClassification"]
 
@@ -60,6 +67,55 @@ def test_classifiers(tmp_path: Path, changes: Any, task: str, labels: tuple[str,
     assert (spec.mark, spec.width("scores"), spec.dims) == ("second", len(labels), 0)
 
 
+SIGMOID, IDENTITY, SOFTMAX = (
+    f"torch.nn.modules.{name}" for name in ("activation.Sigmoid", "linear.Identity", "activation.Softmax")
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "library", "activation"),
+    [
+        ({"problem_type": "regression"}, {}, "none"),
+        ({"problem_type": "single_label_classification"}, {}, "softmax"),
+        ({"sentence_transformers": {"activation_fn": SIGMOID}}, {}, "sigmoid"),
+        ({"sbert_ce_default_activation_function": IDENTITY}, {}, "none"),
+        ({"problem_type": "regression"}, {"activation_fn": SOFTMAX}, "softmax"),
+        ({"sentence_transformers": {"activation_fn": SIGMOID}}, {"activation_fn": IDENTITY}, "none"),
+        ({"problem_type": "multi_label_classification"}, {"activation_fn": "mine.Softmax"}, "softmax"),
+        ({"problem_type": "regression"}, {"activation_fn": "mine.Other"}, "none"),
+    ],
+)
+def test_the_activation_of_labels(
+    tmp_path: Path, config: dict[str, Any], library: dict[str, Any], activation: str
+) -> None:
+    """What sentence-transformers states counts before `problem_type`; for one label it is the sigmoid all the same."""
+    labels = {"0": "a", "1": "b"}
+    folder = write_bert(tmp_path / "model", architectures=CLASSIFIER, id2label=labels, **config)
+    write_json(folder / "config_sentence_transformers.json", library)
+    assert read_spec(folder).scores == Classifier(("a", "b"), activation)
+    write_bert(folder, architectures=CLASSIFIER, id2label={"0": "a"}, **config)
+    assert read_spec(folder).scores == Classifier(("a",), "sigmoid")
+
+
+def test_an_activation_of_labels_that_is_unknown(tmp_path: Path) -> None:
+    """One of torch that vecmill does not have is refused."""
+    stated = {"activation_fn": "torch.nn.modules.activation.Tanh"}
+    folder = write_bert(tmp_path / "model", architectures=CLASSIFIER, sentence_transformers=stated)
+    with pytest.raises(UnsupportedModel, match=r"activation.Tanh' of labels is not supported; supported: Sig"):
+        read_spec(folder)
+
+
+def test_scores_without_an_activation(tmp_path: Path) -> None:
+    """A regression's numbers are answered as the network gives them."""
+    folder = write_headed(tmp_path / "model", "classify")
+    config = json.loads((folder / "config.json").read_text())
+    write_json(folder / "config.json", config | {"problem_type": "regression"})
+    with Embedder(str(folder), settings=Settings(threads=1)) as embedder:
+        raw = embedder.classify(["cat"], raw_scores=True)
+        assert np.array_equal(embedder.classify(["cat"]), raw)
+        assert not np.isclose(raw.sum(), 1)
+
+
 def test_labels_with_a_gap(tmp_path: Path) -> None:
     """Labels whose numbers are no columns are refused."""
     folder = write_bert(tmp_path / "model", architectures=CLASSIFIER, id2label={"0": "a", "2": "b"})
@@ -71,6 +127,23 @@ def test_labels_with_a_gap(tmp_path: Path) -> None:
 def test_a_masked_language_model(tmp_path: Path, name: str, task: str) -> None:
     """One that is called splade gives sparse vectors; no file tells it from any other."""
     assert read_spec(write_bert(tmp_path / name, architectures=["BertForMaskedLM"])).task == task
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("place", "task"),
+    [
+        (f"models--naver--splade-v3/snapshots/{COMMIT}", "sparse"),
+        (f"models--splade-fans--bert/snapshots/{COMMIT}", "embed"),
+        ("splade-vs-dense/models/bert-base", "embed"),
+        ("splade-v3/snapshots/bert", "embed"),
+    ],
+)
+def test_where_a_name_is_looked_for(tmp_path: Path, place: str, task: str) -> None:
+    """In a hub's cache two folders up, elsewhere only in the folder itself."""
+    assert read_spec(write_bert(tmp_path / place, architectures=["BertForMaskedLM"])).task == task
 
 
 @pytest.mark.parametrize(
@@ -130,3 +203,28 @@ def test_every_family_takes_types_or_none() -> None:
 def test_types_of_families_without_a_graph(tmp_path: Path, config: dict[str, Any], mark: str | None) -> None:
     """An architecture that only torch runs has types where config.json counts several; ModernBERT has none anyway."""
     assert read_spec(write_bert(tmp_path, architectures=CLASSIFIER, **config)).mark == mark
+
+
+def test_the_prompt_of_a_reranker(tmp_path: Path) -> None:
+    """Its default prompt goes before the first text of each pair, as sentence-transformers puts it."""
+    folder, plain = (write_headed(tmp_path / name, "rerank") for name in ("prompted", "plain"))
+    prompts = {"prompts": {"q": "query : ", "bare": ""}, "default_prompt_name": "q"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    texts = ["dog", "the cat sat"]
+    with Embedder(str(folder), settings=Settings(threads=1)) as ours, Embedder(str(plain)) as other:
+        assert np.array_equal(ours.rerank("cat", texts), other.rerank("query : cat", texts))
+        assert not np.allclose(ours.rerank("cat", texts), other.rerank("cat", texts))
+
+
+def test_the_prompt_of_a_language_model(tiny_spec: ModelSpec) -> None:
+    """To a reranker that is a language model a prompt is the instruction, where the caller gives none."""
+    template = Template(head="", body="{instruction} : {first} , {second}", tail="", instruction="hello")
+    tokenizer = Tokenizer(replace(tiny_spec, scores=YesNo(5, 6, template)))
+    words = VOCABULARY["hello"], VOCABULARY["time"], VOCABULARY["year"]
+    pairs = [Pair("a", "b")]
+    found = [
+        tokenizer.encode_pairs(pairs),
+        tokenizer.encode_pairs(pairs, prompt="time"),
+        tokenizer.encode_pairs(pairs, "year", prompt="time"),
+    ]
+    assert tuple(int(tokens.ids[0]) for (tokens,) in found) == words

@@ -76,7 +76,6 @@ def test_no_class(tmp_path: Path, family: str) -> None:
         ("electra", {"tokenize_chinese_chars": False}, "中中", ["[CLS]", "中", "##中", "[SEP]"]),
         ("roberta", {"cls_token": "<mask>", "sep_token": {"content": "<pad>"}}, "cat", ["<mask>", "cat", "<pad>"]),
         ("camembert", {"bos_token": "<mask>", "cls_token": "<pad>"}, "cat", ["<mask>", "▁cat", "</s>"]),
-        ("mpnet", {"cls_token": "<unheard>"}, "cat", ["<s>", "cat", "</s>"]),
     ],
 )
 def test_settings(tmp_path: Path, family: str, settings: dict[str, Any], text: str, wanted: list[str]) -> None:

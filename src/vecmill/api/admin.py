@@ -1,5 +1,6 @@
 """What is asked on GET: the models, whether the server lives and is ready, metrics, documentation."""
 
+import asyncio
 import time
 from importlib.resources import files
 from typing import Literal
@@ -93,6 +94,7 @@ class Admin:
         self._callers = callers
         self._metrics = metrics
         self._dialects = dialects
+        self._document: asyncio.Task[bytes] | None = None
 
     def routes(self) -> list[Route]:
         """For the router."""
@@ -110,6 +112,8 @@ class Admin:
             "/v1/models/{name:path}": self.model,
             "/models/{name:path}": self.model,
         }
+        rows |= dict.fromkeys(MODELS, self.models) | {f"{path}/{{name:path}}": self.model for path in MODELS}
+        rows |= dict.fromkeys(HEALTH, self.health)
         return [Route(path, endpoint, methods=["GET"]) for path, endpoint in rows.items()]
 
     async def models(self, request: Request) -> Response:
@@ -152,8 +156,12 @@ class Admin:
         return Response(await self._metrics.page(), media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _: Request) -> Response:
-        """The OpenAPI document."""
-        return _json(document(self._dialects, PAGES | PROBES | STREAMS))
+        """The OpenAPI document, made once: it takes a tenth of a second."""
+        if self._document is None:
+            self._document = asyncio.create_task(
+                asyncio.to_thread(lambda: msgspec.json.encode(document(self._dialects, PAGES | PROBES | STREAMS)))
+            )
+        return Response(await asyncio.shield(self._document), media_type="application/json")
 
     async def docs(self, _: Request) -> Response:
         """A page that shows the OpenAPI document; it needs nothing from elsewhere."""
@@ -193,6 +201,12 @@ def _card(info: ModelInfo) -> ModelCard:
     )
 
 
+MODELS = ("/openai/v1/models", "/openai/models", "/nvidia/v1/models", "/vllm/v1/models", "/mistral/v1/models")
+"""/v1/models at the base URLs of dialects whose clients ask it."""
+
+HEALTH = ("/tei/health", "/vllm/health", "/infinity/health")
+"""/health likewise."""
+
 PAGES = {
     "/": Page("Whether anyone is there", media_type="text/plain"),
     "/ping": Page("As /", media_type="text/plain"),
@@ -201,6 +215,9 @@ PAGES = {
     "/models": Page("As /v1/models, owned by infinity, as Infinity's clients want it", ModelList),
     "/infinity/models": Page("As /models", ModelList),
     "/models/{name}": Page("As /v1/models/{name}", ModelCard),
+    **{path: Page("As /v1/models", ModelList) for path in MODELS},
+    **{f"{path}/{{name}}": Page("As /v1/models/{name}", ModelCard) for path in MODELS},
+    **{path: Page("As /health", Health) for path in HEALTH},
     "/health": Page("Whether the process can do its work; 503 where it cannot", Health),
     "/ready": Page("Whether every model answers and new work is welcome; 503 where not", Readiness),
     "/metrics": Page("Prometheus metrics", media_type="text/plain"),
@@ -210,5 +227,5 @@ PAGES = {
 """What the OpenAPI document says of GET."""
 
 
-def _json(value: msgspec.Struct | dict[str, object], status: int = 200) -> Response:
+def _json(value: msgspec.Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -74,24 +74,32 @@ def build(
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
     endpoints = {
-        asked: Endpoint(choices, registry, callers, max_body_bytes=settings.max_body_bytes, encoding=encoding)
+        asked: Endpoint(
+            choices,
+            registry,
+            callers,
+            max_body_bytes=settings.max_body_bytes,
+            body_timeout_s=settings.body_timeout_s,
+            encoding=encoding,
+        )
         for asked, choices in by_path(DIALECTS).items()
     }
     if settings.predict_route:  # what is served there already stays what it is
-        endpoints.setdefault((settings.predict_route, "POST"), endpoints["/vertex", "POST"])
+        endpoints.setdefault((bare(settings.predict_route), "POST"), endpoints["/vertex", "POST"])
     longest_first = sorted(endpoints.items(), key=lambda item: -len(item[0][0]))
     routes = [  # served names may hold slashes, and would take what follows them for their own
         Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in longest_first
     ]
-    routes.append(Mounted(PATH, Stream(registry, callers, events, max_inputs=settings.max_inputs)))
+    routes.append(Mounted(PATH, Stream(registry, callers, events, settings)))
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[
-            *Probes(registry, settings.health_route).routes(),
+            *Probes(registry, bare(settings.health_route)).routes(),
             *Admin(registry, callers, metrics, DIALECTS).routes(),
             *routes,
         ],
         exception_handlers={HTTPException: _no_route, VecmillError: _ours, Exception: _bug},
     )
+    app.router.redirect_slashes = False  # it would send clients elsewhere, without their bodies
     posts = {path: endpoint for (path, method), endpoint in endpoints.items() if method == "POST" and "{" not in path}
     traced = Traced(Shortcut(posts, app), events)
     return _shared(traced, settings.cors_origin) if settings.cors_origin else traced
@@ -105,8 +113,15 @@ def _shared(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
+def bare(path: str) -> str:
+    """A path without the slash at its end."""
+    return path[:-1] if len(path) > 1 and path[-1] == "/" != path[-2] else path
+
+
 class Shortcut:
     """Leads POSTs to their endpoints by one look into a table, where a router would try one route after the other.
+
+    A path with a slash at its end is the path without.
 
     Args:
         posts: Endpoints by path; none of a path with parameters.
@@ -119,6 +134,8 @@ class Shortcut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            scope = {**scope, "path": bare(scope["path"])}
         found = scope["type"] == "http" and scope["method"] == "POST" and self._posts.get(scope["path"])
         await (found or self._app)(scope, receive, send)
 

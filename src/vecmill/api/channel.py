@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -141,3 +142,30 @@ class Channel:
 
     def _send(self, line: Line) -> None:
         self._writer.write(msgspec.json.encode(line) + b"\n")
+
+
+async def spawn(module: str, listener: socket.socket) -> tuple[asyncio.subprocess.Process, Channel]:
+    """A process of Python that runs a module, and the channel to it.
+
+    Args:
+        module: Called with two descriptors: the listener, and its end of the channel.
+        listener: Shared with it.
+
+    Raises:
+        OSError: There can be none now: too many processes or files, or too little memory.
+    """
+    ours, theirs = socket.socketpair()
+    handed = (listener.fileno(), theirs.fileno())
+    with theirs:
+        try:
+            # A group of its own: Ctrl-C in a terminal is for the parent, who tells it.
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", module, *map(str, handed)),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=handed,
+                process_group=0,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, await Channel.open(ours)

@@ -56,13 +56,15 @@ def decode_query(query: bytes, kind: type[Shape]) -> Shape:
 
 
 def keys_of(body: bytes) -> dict[str, msgspec.Raw]:
-    """The keys of a body with their values as they came; none where it is no object."""
+    """The keys of a body that are not null, with their values as they came; none where it is no object."""
     try:
-        return _KEYS.decode(body)
+        keys = _KEYS.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
+    return {key: value for key, value in keys.items() if value != _NULL} if _NULL in keys.values() else keys
 
 
+_NULL = msgspec.Raw(b"null")
 _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

@@ -1,7 +1,7 @@
 """What a wire format is: a table of routes and pure functions. Dialects know neither each other nor an engine."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ Headers = Mapping[str, str]
 """Header values by lower-case name."""
 
 Keys = Mapping[str, msgspec.Raw]
-"""The keys of a body, with their values as they came."""
+"""The keys of a body that are not null, with their values as they came."""
 
 
 class Nothing(msgspec.Struct):
@@ -43,9 +43,11 @@ class Route:
             no other wants.
         headers: Body and answer to headers of the reply; a content-type where that is not JSON.
         key: Where a body holds the API key: its keys to the key. A header that holds one counts for more.
-        inputs: What the wire calls the inputs, for errors.
+        names: For errors what the wire calls a field of ours (`input` or one of `Options`) that it has under another
+            name; of several names the first that the body has, else the first.
         read: Decoder of `body`, bytes and headers to the body, where not all of it is JSON; raises InvalidRequest.
-        takes: What content-type may say besides JSON.
+        any_model: Where one model is served it answers to any name, on paths that no other dialect answers.
+        takes: What content-type may say besides JSON; */* is anything.
     """
 
     paths: tuple[str, ...]
@@ -58,9 +60,14 @@ class Route:
     when: Callable[[Keys, Headers], bool] | None = None
     headers: Callable[[Any, Any], dict[str, str]] = no_headers
     key: Callable[[Keys], str | None] | None = None
-    inputs: str = "input"
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     read: Callable[["msgspec.json.Decoder[Any]", bytes, Headers], Any] | None = None
+    any_model: bool = False
     takes: tuple[str, ...] = ()
+
+    def words(self, keys: Keys) -> dict[str, str]:
+        """What the caller calls each field of `names`, in a body of these keys."""
+        return {ours: next((name for name in theirs if name in keys), theirs[0]) for ours, theirs in self.names.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,7 @@ STATUSES: dict[type[errors.VecmillError], int] = {
     errors.UnknownModel: 404,
     errors.UnknownRoute: 404,
     errors.MethodNotAllowed: 405,
+    errors.BodyStalled: 408,
     errors.BodyTooLarge: 413,
     errors.UnsupportedMediaType: 415,
     errors.Overloaded: 429,

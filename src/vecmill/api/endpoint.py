@@ -18,13 +18,16 @@ from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
 from vecmill.api.trace import Trace, trace_of
-from vecmill.asks import One
+from vecmill.asks import Ask, One
 from vecmill.core import Caller, Result
 from vecmill.errors import InvalidRequest, MethodNotAllowed, ShuttingDown, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.registry import Registry
 
 log = logging.getLogger(__name__)
+
+INLINE_BYTES = 256 * 1024
+"""Bodies of up to this size are decoded on the event loop: a few milliseconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,11 @@ class Endpoint:
         registry: The models.
         callers: Who may ask, and on which terms.
         max_body_bytes: Most bytes of a body.
-        encoding: Where large answers are encoded.
+        body_timeout_s: As `Incoming`.
+        encoding: Where large bodies are decoded and large answers encoded.
+
+    Attributes:
+        method: How it is asked.
     """
 
     def __init__(
@@ -54,31 +61,34 @@ class Endpoint:
         callers: Callers,
         *,
         max_body_bytes: int,
+        body_timeout_s: float,
         encoding: Executor,
     ) -> None:
         self._choices = [Choice(*choice, msgspec.json.Decoder(choice[1].body)) for choice in choices]
         self._registry = registry
         self._callers = callers
         self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
         self._encoding = encoding
-        self._asked = choices[0][1].method
+        self.method = choices[0][1].method
         self._takes = [kind for _, route in choices for kind in route.takes]
+        self._any_model = len(choices) == 1 and choices[0][1].any_model
         self._key = next((route.key for _, route in choices if route.key), None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; whatever befalls it is an answer too."""
-        trace, choice = trace_of(scope), self._choices[-1]
+        trace, choice, given = trace_of(scope), self._choices[-1], b""
         trace.route = choice.route.paths[0]
         response: ASGIApp
         try:
-            incoming = Incoming(scope, receive)
+            incoming = Incoming(scope, receive, self._registry, self._body_timeout_s)
             caller, given = await self._open(incoming)
             trace.tenant = caller.tenant
             choice = self._choose(given, incoming)
             trace.route = choice.route.paths[0]
             response = await self._answer(choice, given, incoming, trace, caller)
         except InvalidRequest as failure:
-            response = error_response(choice.dialect, failure.about(choice.route.inputs))
+            response = error_response(choice.dialect, failure.about(choice.route.words(keys_of(given))))
         except VecmillError as failure:
             response = error_response(choice.dialect, failure)
         except CallerGone:
@@ -100,10 +110,10 @@ class Endpoint:
         return self._callers(with_key(incoming.headers, self._key(keys_of(given)))), given
 
     async def _read(self, incoming: Incoming) -> bytes:
-        allowed = ["GET", "HEAD"] if self._asked == "GET" else ["POST"]
+        allowed = ["GET", "HEAD"] if self.method == "GET" else ["POST"]
         if incoming.method not in allowed:
             raise MethodNotAllowed(incoming.method, incoming.path, allowed)
-        return incoming.query if self._asked == "GET" else await incoming.json(self._max_body_bytes, self._takes)
+        return incoming.query if self.method == "GET" else await incoming.json(self._max_body_bytes, self._takes)
 
     def _choose(self, given: bytes, incoming: Incoming) -> Choice:
         *others, last = self._choices
@@ -112,15 +122,28 @@ class Endpoint:
         keys = keys_of(given)
         return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
 
+    async def _understand(self, choice: Choice, given: bytes, incoming: Incoming) -> tuple[Any, Ask]:
+        """The body and what it asks, on a thread where there is much to read: others are answered meanwhile."""
+        route = choice.route
+
+        def understand() -> tuple[Any, Ask]:
+            if route.read:
+                body = route.read(choice.decoder, given, incoming.headers)
+            else:
+                body = decode_query(given, route.body) if self.method == "GET" else decode(choice.decoder, given)
+            return body, route.parse(body, incoming.headers)
+
+        if len(given) <= INLINE_BYTES:
+            return understand()
+        return await asyncio.get_running_loop().run_in_executor(self._encoding, understand)
+
     async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> "Reply":
         route = choice.route
-        if route.read:
-            body = route.read(choice.decoder, given, incoming.headers)
-        else:
-            body = decode_query(given, route.body) if self._asked == "GET" else decode(choice.decoder, given)
-        ask = route.parse(body, incoming.headers)
+        body, ask = await self._understand(choice, given, incoming)
         if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
+        elif self._any_model and len(self._registry.names) == 1 and isinstance(ask, One):
+            ask = replace(ask, model=None)
         ask = as_told(ask, incoming.headers)
         if self._registry.closed:
             raise ShuttingDown("the server is shutting down and takes no new work")

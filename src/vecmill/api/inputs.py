@@ -1,9 +1,9 @@
 """What dialects have in common in how texts and token ids are written."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vecmill.core import Input, Pair
+from vecmill.core import TOKEN_VOCABULARIES, Input, Pair
 from vecmill.errors import EmptyInput, InvalidRequest
 
 Written = str | list[str | int | list[int]]
@@ -59,6 +59,45 @@ def text_of(value: str | dict[str, Any], field: str, keys: Sequence[str] = ("tex
 def texts_of(values: Sequence[str | dict[str, Any]], field: str, keys: Sequence[str] = ("text",)) -> list[str]:
     """As `text_of` for each."""
     return [text_of(value, f"{field}[{number}]", keys) for number, value in enumerate(values)]
+
+
+def token_vocabulary(headers: Mapping[str, str]) -> str | None:
+    """How token ids are to be read; None leaves it to the server. Every dialect that takes ids asks here.
+
+    Raises:
+        InvalidRequest: The header `x-token-vocabulary` has no such value.
+    """
+    value = headers.get("x-token-vocabulary")
+    if value is not None and value not in TOKEN_VOCABULARIES:
+        allowed = ", ".join(TOKEN_VOCABULARIES)
+        raise InvalidRequest(f"the header x-token-vocabulary is {value!r}; allowed: {allowed}")
+    return value
+
+
+def dimensions_of(dimensions: int | None, output_dimension: int | None) -> int | None:
+    """How many numbers are wanted, where OpenAI's name of it may stand for the dialect's own, `output_dimension`.
+
+    Raises:
+        InvalidRequest: Both are given and differ.
+    """
+    if None not in {dimensions, output_dimension} and dimensions != output_dimension:
+        message = f"output_dimension is {output_dimension} and dimensions is {dimensions}; send one of them"
+        raise InvalidRequest(message, param="output_dimension")
+    return dimensions if output_dimension is None else output_dimension
+
+
+def places(*fields: tuple[str, str | Sequence[object]]) -> Callable[[int], str]:
+    """An input's number to what the caller calls it, where the texts of several fields follow one another."""
+
+    def place(number: int) -> str:
+        named = [[name] if isinstance(value, str) else _numbered(name, len(value)) for name, value in fields]
+        return [one for each in named for one in each][number]
+
+    return place
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}[{number}]" for number in range(count)]
 
 
 def pairs(query: str, documents: Sequence[str]) -> list[Input]:

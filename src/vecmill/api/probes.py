@@ -68,6 +68,10 @@ class Probes:
             "/v2/models/{name:path}/ready": self.model,
             "/.well-known/live": self.live,
             "/.well-known/ready": self.ready,
+            "/weaviate/.well-known/live": self.live,
+            "/weaviate/.well-known/ready": self.ready,
+            "/weaviate/{name:path}/.well-known/live": self.model_live,
+            "/weaviate/{name:path}/.well-known/ready": self.model,
         }
         if self._health_route:
             rows[self._health_route] = self.ready
@@ -91,9 +95,20 @@ class Probes:
         """503 while the model does not answer, 404 where there is none of that name."""
         name, states = request.path_params["name"], self._registry.states
         if name not in states:
-            return _json(NoModel(f"model {name!r} is not served here; served: {', '.join(states)}"), 404)
+            return self._none(name)
         ready = states[name] == "ready" and not self._registry.draining
         return _json(ModelReady(name, ready), 200 if ready else 503)
+
+    async def model_live(self, request: Request) -> Response:
+        """503 once the model won't answer any more, 404 where there is none of that name."""
+        name = request.path_params["name"]
+        if name not in self._registry.names:
+            return self._none(name)
+        live = name not in self._registry.broken
+        return _json(Live(live), 200 if live else 503)
+
+    def _none(self, name: str) -> Response:
+        return _json(NoModel(f"model {name!r} is not served here; served: {', '.join(self._registry.names)}"), 404)
 
 
 PROBES = {
@@ -104,6 +119,10 @@ PROBES = {
     "/v2/models/{name}/ready": Page("Whether a model answers; 503 where not", ModelReady),
     "/.well-known/live": Page("As /v2/health/live, where Weaviate looks", Live),
     "/.well-known/ready": Page("As /v2/health/ready, where Weaviate looks", Ready),
+    "/weaviate/.well-known/live": Page("As /.well-known/live", Live),
+    "/weaviate/.well-known/ready": Page("As /.well-known/ready", Ready),
+    "/weaviate/{name}/.well-known/live": Page("Whether a model can still answer; 503 where not", Live),
+    "/weaviate/{name}/.well-known/ready": Page("As /v2/models/{name}/ready, where Weaviate looks", ModelReady),
 }
 """What the OpenAPI document says of them."""
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from vecmill.api.pieces import pieces
 from vecmill.asks import Answer, Ask, ModelInfo, Tokenized
 from vecmill.core import Request, Result
-from vecmill.errors import EngineFailed, MethodNotAllowed, Overloaded, TimedOut, Unauthorized, VecmillError
+from vecmill.errors import BodyStalled, EngineFailed, MethodNotAllowed, Overloaded, TimedOut, Unauthorized, VecmillError
 
 INLINE_NUMBERS = 64 * 1024
 """Answers of up to this many numbers are encoded on the event loop: a few milliseconds at most."""
@@ -93,6 +93,8 @@ def error_headers(error: VecmillError) -> dict[str, str]:
         headers["retry-after-ms"] = str(max(1, round(retry_after_s * 1000)))
     if isinstance(error, TimedOut):
         headers["x-should-retry"] = "false"  # nobody waits any more; OpenAI's and other SDKs would try again
+    if isinstance(error, BodyStalled):
+        headers["connection"] = "close"  # what comes after all would be the rest of this body
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
     if isinstance(error, MethodNotAllowed):

@@ -11,15 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from vecmill.api.app import build
 from vecmill.api.banner import banner
 from vecmill.api.callers import Callers
-from vecmill.api.corked import Corked
 from vecmill.api.keys import Keys
 from vecmill.api.listen import address, check_grpc, listen
 from vecmill.api.metrics import Metrics
+from vecmill.api.protocol import Protocol
 from vecmill.config import Settings
 from vecmill.errors import AddressUnavailable, StartError
 from vecmill.serving.events import Events
@@ -34,14 +33,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 KEEP_ALIVE_S = 75
 """How long an idle connection is kept: longer than the 60 s of common load balancers, which else meet closed ones."""
-
-
-class Protocol(HttpToolsProtocol):
-    """Uvicorn's HTTP, whose writes go out together."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP has no other
-        """A client has connected."""
-        super().connection_made(cast("asyncio.Transport", Corked(transport)))
 
 
 print_now = partial(print, flush=True)
@@ -124,6 +115,7 @@ class Serving:
         config = uvicorn.Config(
             build(registry, settings, self._events, metrics, self._callers),
             http=Protocol,
+            ws="none",
             lifespan="off",
             proxy_headers=False,  # nobody asks where a request comes from
             log_config=None,
@@ -175,7 +167,7 @@ class Serving:
             return
         self._registry.draining = True
         self._drain = asyncio.get_running_loop().create_task(self._finish())
-        log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_timeout_s)
+        log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_s)
 
     async def leave(self) -> None:
         """Take no connection from now on, answer what comes on those that are there, and end.
@@ -224,12 +216,13 @@ class Serving:
         """Close the listener when what was accepted is done; until then probes see that the server is not ready."""
         loop, settings = asyncio.get_running_loop(), self._settings
         began = loop.time()
-        while loop.time() - began < settings.drain_timeout_s:
+        while loop.time() - began < settings.drain_s:
             self._registry.closed = loop.time() - began >= settings.drain_notice_s
             if self._registry.closed and not self._busy:
                 break
             await asyncio.sleep(POLL_S)
-        left = settings.drain_timeout_s - (loop.time() - began)
+        self._registry.closed = True
+        left = settings.drain_s - (loop.time() - began)
         self._server.config.timeout_graceful_shutdown = max(left, POLL_S)  # type: ignore[assignment]  # as above
         self._server.should_exit = True
         self._loaded.set()  # whoever waits for the models waits no more

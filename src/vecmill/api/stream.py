@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -18,12 +18,13 @@ from vecmill.api.endpoint import error_response
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.openapi import Page
 from vecmill.api.ordered import in_order
-from vecmill.api.replies import UNEXPECTED, as_told, in_time, with_patience
-from vecmill.api.spool import Spool
+from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, in_time, with_patience
+from vecmill.api.spool import LONGEST_LINE, Room, Spool
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer
+from vecmill.config import Settings
 from vecmill.core import Caller, Result
-from vecmill.errors import MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
+from vecmill.errors import BodyTooLarge, MethodNotAllowed, ShuttingDown, UnsupportedMediaType, VecmillError
 from vecmill.serving.answer import answer
 from vecmill.serving.events import Events
 from vecmill.serving.registry import Registry
@@ -39,10 +40,6 @@ TOGETHER = 64
 
 UNDER_WAY = 4
 """Requests of a stream that wait or run at once."""
-
-MOST_BYTES = 8_000_000_000
-"""Of a body; what waits of it lies on disk."""
-
 
 STREAMS = {PATH: Page("Vectors of a list of any length, a line of JSON each", media_type=KIND, method="post")}
 """What the OpenAPI document says of it."""
@@ -90,15 +87,21 @@ class Stream:
         registry: The models.
         callers: Who may ask, and on which terms.
         events: Told of every request that a stream makes.
-        max_inputs: Most inputs of a request.
+        settings: How much a request and all streams together may hold, and how long nothing of a body may come.
+
+    Attributes:
+        method: How it is asked.
     """
 
-    def __init__(self, registry: Registry, callers: Callers, events: Events, *, max_inputs: int) -> None:
+    method = "POST"
+
+    def __init__(self, registry: Registry, callers: Callers, events: Events, settings: Settings) -> None:
         self._registry = registry
         self._callers = callers
         self._events = events
-        self._together = min(TOGETHER, max_inputs)
-        self._asked = "POST"
+        self._together = min(TOGETHER, settings.max_inputs)
+        self._room = Room(settings.stream_spool_mb * 1_000_000)
+        self._body_timeout_s = settings.body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one stream. What goes wrong with all of it is an error's status, or the last line."""
@@ -120,8 +123,9 @@ class Stream:
             self._events(part.done(200))
 
         try:
-            await self._run(Incoming(scope, receive), trace, emit)
+            await self._run(Incoming(scope, receive, self._registry, self._body_timeout_s), trace, emit)
         except CallerGone:
+            trace.status = CLIENT_GONE
             return
         except asyncio.CancelledError:  # the server cancels what is left when the time to drain is over
             failure: VecmillError = ShuttingDown("the server shut down before this stream was done")
@@ -138,20 +142,24 @@ class Stream:
         if not began:
             await error_response(OPENAI, failure)(scope, receive, send)
             return
-        last = msgspec.json.encode({"error": detail(failure)[1]}) + b"\n"
+        trace.status, said = detail(failure)
+        last = msgspec.json.encode({"error": said}) + b"\n"
         await send({"type": "http.response.body", "body": last})
 
     async def _run(self, incoming: Incoming, trace: Trace, emit: Any) -> None:  # noqa: ANN401 (a function)
-        if incoming.method != "POST":
-            raise MethodNotAllowed(incoming.method, incoming.path, ["POST"])
-        kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if incoming.method != self.method:
+            raise MethodNotAllowed(incoming.method, incoming.path, [self.method])
+        if self._registry.closed:
+            raise ShuttingDown("the server is shutting down and takes no new work")
+        kind = incoming.content_type
         if kind not in {KIND, "application/jsonl", "application/x-jsonlines"}:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send {KIND}, a line of JSON for each text")
+        incoming.check_coding()
         caller = self._callers(incoming.headers)
         query = decode_query(incoming.query, StreamQuery)
         trace.tenant, trace.model = caller.tenant, self._registry.get(query.model).name
         caller = replace(caller, weight=caller.weight / UNDER_WAY)  # together they weigh as one request
-        spool = Spool(MOST_BYTES)
+        spool = Spool(self._room)
         reading = asyncio.create_task(_fill(spool, incoming))
         first = 0
 
@@ -179,6 +187,8 @@ class Stream:
         texts: dict[int, str] = {}
         for place, line in enumerate(lines):
             try:
+                if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
+                    raise BodyTooLarge(f"the line has more than {LONGEST_LINE} bytes")
                 given = Line(decode(_TEXT, line)) if line.lstrip().startswith(b'"') else decode(_LINE, line)
             except VecmillError as error:
                 answered[place].error = detail(error)[1]
@@ -196,10 +206,8 @@ class Stream:
             parse(EmbeddingsBody(input=[*texts], item_errors=True, **asked), incoming.headers), incoming.headers
         )
 
-        async def one() -> Answer:
-            if self._registry.closed:
-                raise ShuttingDown("the server is shutting down and takes no new work")
-            return await in_time(answer(ask, self._registry, caller), caller.timeout_s)
+        def one() -> Coroutine[Any, Any, Answer]:
+            return in_time(answer(ask, self._registry, caller), caller.timeout_s)
 
         return cast("Result", await with_patience(one))
 
@@ -219,13 +227,14 @@ def fill(answered: Sequence[Answered], places: Sequence[int], result: Result, en
 async def _fill(spool: Spool, incoming: Incoming) -> None:
     """Take the body in as it comes, then look out for the caller's departure."""
     try:
-        while True:
-            message = await incoming.receive()
-            if message["type"] == "http.disconnect":
-                return spool.end(CallerGone())
-            if part := message.get("body", b""):
-                spool.write(part)
-            if not message.get("more_body"):
-                spool.end()
-    except (VecmillError, OSError) as failure:
+        more = True
+        while more:
+            part, more = await incoming.piece()
+            spool.write(part)
+        spool.end()
+        await incoming.departure()
+        spool.give_up(CallerGone())
+    except CallerGone as failure:
+        spool.give_up(failure)
+    except VecmillError as failure:
         spool.end(failure)

@@ -23,6 +23,7 @@ class Trace(msgspec.Struct):
         route: Canonical path of the route; "" where none was found.
         model: Served name; "" where the request named none that is served.
         tenant: Whose request it is; "" where no keys are asked for, or none was right.
+        status: What counts in place of the answer's own status, which was sent before it was known; 0 is none.
         results: The answers with numbers; none where there is none, several where one request held several.
     """
 
@@ -30,6 +31,7 @@ class Trace(msgspec.Struct):
     route: str = ""
     model: str = ""
     tenant: str = ""
+    status: int = 0
     results: list[Result] = msgspec.field(default_factory=list)
 
     def done(self, status: int) -> RequestDone:
@@ -88,8 +90,8 @@ class Traced:
         try:
             await self._app(scope, receive, send_traced)
         finally:  # told after the answer is out, so that nobody waits for it
-            if trace.route and status:
-                self._events(trace.done(status))
+            if trace.route and (counted := trace.status or status):
+                self._events(trace.done(counted))
 
 
 def request_id(given: str) -> str:

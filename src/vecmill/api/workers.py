@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 from vecmill.api import pages
-from vecmill.api.channel import Channel, Start
+from vecmill.api.channel import Start, spawn
 from vecmill.api.keys import Keys, read_keys
 from vecmill.api.listen import listen, share_grpc
 from vecmill.api.place import GRACE_S, Worker
@@ -122,7 +122,7 @@ class Workers:
         """Let all drain, or at the second signal stop; each worker knows which."""
         self._listener.close()  # each worker has it too; when the last closes it, connections are refused
         if not self._stopping.is_set():
-            bound = self._settings.drain_timeout_s + GRACE_S
+            bound = self._settings.drain_s + GRACE_S
             asyncio.get_running_loop().call_later(bound, self._kill)
         self._stopping.set()
         for worker in self._workers:
@@ -136,46 +136,44 @@ class Workers:
     async def _keep(self, worker: Worker) -> None:
         """Keep a process in a worker's place."""
         while not self._stopping.is_set():
-            code = await self._one(worker)
+            try:
+                code = await self._one(worker)
+            except OSError as error:  # too many processes or files, or too little memory, for now
+                await self._again(worker, f"could not start: {error.strerror or error}")
+                continue
             if self._stopping.is_set():
                 self._clean &= code == 0 or (code == -signal.SIGTERM and not worker.ready_at)
             elif worker.asked:
                 worker.asked = False
             else:
-                await self._again(worker, code)
+                self._lost += 1
+                await self._again(worker, f"ended with {f'signal {-code}' if code < 0 else f'status {code}'}")
 
-    async def _again(self, worker: Worker, code: int) -> None:
+    async def _again(self, worker: Worker, how: str) -> None:
         """Wait before a lost process is replaced, or give up where none can be."""
-        self._lost += 1
         steady = worker.ready_at and asyncio.get_running_loop().time() - worker.ready_at > STEADY_S
         worker.failures = 1 if steady else worker.failures + 1
-        how = f"signal {-code}" if code < 0 else f"status {code}"
         alone = not any(other.ready.is_set() for other in self._workers)
         if alone and ((worker.failure and not self._begun) or worker.failures >= MOST_STARTS):
-            lost = f"worker {worker.number} ended {worker.failures} times in a row, the last time with {how}"
+            lost = f"worker {worker.number} failed {worker.failures} times in a row; the last time it {how}"
             self._failure = self._failure or StartError(worker.failure or lost)
             self._stop()
             return
         delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** (worker.failures - 2)) if worker.failures > 1 else 0.0
         why = f": {worker.failure}" if worker.failure else ""
-        log.warning("worker %d ended with %s%s; another starts in %g s", worker.number, how, why, delay)
+        log.warning("worker %d %s%s; another starts in %g s", worker.number, how, why, delay)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay)
 
     async def _one(self, worker: Worker) -> int:
-        """Run one process to its end; its exit status."""
-        ours, theirs = socket.socketpair()
-        handed = (self._listener.fileno(), theirs.fileno())
-        with theirs:
-            # A group of its own: Ctrl-C in a terminal is for the parent, who tells it.
-            worker.process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "vecmill.api.worker", *map(str, handed)),
-                stdin=asyncio.subprocess.PIPE,
-                pass_fds=handed,
-                process_group=0,
-            )
+        """Run one process to its end; its exit status.
+
+        Raises:
+            OSError: There can be no process now.
+        """
         worker.failure, worker.ready_at = "", 0.0
-        worker.channel = channel = await Channel.open(ours)
+        process, channel = await spawn("vecmill.api.worker", self._listener)
+        worker.process, worker.channel = process, channel
         alone = not any(other.ready.is_set() for other in self._workers)
         start = Start(worker.number, self._references, self._settings, self._keys, alone=alone, begun=self._begun)
         assert process.stdin is not None  # noqa: S101 (a pipe)

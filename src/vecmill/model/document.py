@@ -134,8 +134,9 @@ def read(tokenizer: Tokenizer, document: Document, cut: Cut, *, counts_prompt: b
         counts_prompt: Whether the model's pooling takes in the prompt.
 
     Raises:
-        InvalidRequest: The prompt leaves no room for text.
+        InvalidRequest: The prompt leaves no room for text, or a token has no vector.
     """
+    tokenizer.check(document.ids, "input")
     count, size = len(document.ids), room(tokenizer, len(document.lead), cut)
     starts = window_starts(count, size)
     slices = [document.ids[start : start + size] for start in starts]

@@ -23,11 +23,6 @@ def read_json(path: Path, *, optional: bool = False) -> dict[str, Any]:
     return value
 
 
-def read_first(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """The first file that says anything."""
-    return next(filter(None, (read_json(folder / name, optional=True) for name in names)), {})
-
-
 def decode(path: Path) -> Any:  # noqa: ANN401 (JSON: the caller checks)
     """Whatever JSON value is in a file.
 

@@ -8,7 +8,13 @@ from vecmill.model.jsonfile import read_json
 from vecmill.model.late import QUERY, SIDES, Late
 
 POSITIONS = ("max_position_embeddings", "max_trained_positions", "n_positions")
-"""What config.json calls the number of positions. The original nomic-embed turns beyond those it was trained with."""
+"""What config.json calls the number of positions."""
+
+UNTABLED = ("gemma3_text", "gte", "llama", "mistral", "modernbert", "new", "nomic_bert", "qwen2", "qwen3")
+"""Families that have no row for each position: the number that they name is of those they were trained with."""
+
+ROTARY = ("rope_parameters", "rope_scaling", "rope_theta")
+"""Keys of config.json by which other families without rows are known; ALiBi (arXiv 2108.12409) has none either."""
 
 AFTER_PADDING = (
     *("roberta", "xlm-roberta", "camembert", "mpnet"),
@@ -20,14 +26,16 @@ FAIRSEQ_PADDING = 1
 """The padding's id where config.json gives none."""
 
 
-def max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) -> int:
-    """The limit that the model states, never beyond the positions that it has.
+def max_tokens(config: dict[str, Any], stated: int | None, folder: Path) -> int:
+    """The limit that the model states, never beyond the rows of its position table.
 
-    sentence-transformers believes `max_seq_length` even beyond the position table, and then fails on long inputs.
+    Where there is no such table, what the first module states counts for itself, and what tokenizer_config.json states
+    only up to the positions of config.json, as in sentence-transformers. That believes `max_seq_length` even beyond a
+    position table, and then fails on long inputs.
 
     Args:
         config: config.json.
-        settings: Of the first module.
+        stated: By the settings of the first module.
         folder: Where they are.
 
     Raises:
@@ -35,8 +43,9 @@ def max_tokens(config: dict[str, Any], settings: dict[str, Any], folder: Path) -
         CorruptFile: There are no positions.
     """
     tokenizer = read_json(folder / "tokenizer_config.json", optional=True)
-    stated = settings.get("max_seq_length") or tokenizer.get("model_max_length")
-    limits = [limit for limit in (stated, _positions(config, folder)) if isinstance(limit, int) and limit > 0]
+    positions = _rows(config, folder) if stated else _positions(config, folder)
+    limit = stated or tokenizer.get("model_max_length")
+    limits = [value for value in (limit, positions) if isinstance(value, int) and value > 0]
     if not limits:
         raise MissingFile(f"{folder}: no maximum length (max_seq_length, model_max_length or max_position_embeddings)")
     return min(limits)
@@ -60,7 +69,7 @@ def side_limits(late: Late, stated: int, config: dict[str, Any], folder: Path) -
         said[QUERY] = length
     elif late.expansion and QUERY in late.limits:
         said[QUERY] = max(length, said[QUERY])
-    positions = _positions(config, folder) or max(length, *said.values())
+    positions = _rows(config, folder) or max(length, *said.values())
     if length > positions:
         raise UnsupportedModel(f"{folder}: queries are made {length} tokens long, and there are {positions} positions")
     return {side: min(limit, positions) for side, limit in said.items()}
@@ -78,6 +87,17 @@ def first_position(config: dict[str, Any], folder: Path) -> int:
     if not isinstance(padding, int) or padding < 0:
         raise CorruptFile(f"{folder / 'config.json'}: pad_token_id is {padding!r}, a number is needed")
     return padding + 1
+
+
+def _rows(config: dict[str, Any], folder: Path) -> int:
+    """How many positions an input can have at most; 0 where nothing bounds it."""
+    family, kind = config.get("model_type"), config.get("position_embedding_type")
+    # The scaling of the original nomic-embed does nothing up to the trained positions; beyond, it is not supported.
+    untabled = (family in UNTABLED and not config.get("rotary_scaling_factor")) or kind in {"alibi", "rotary"}
+    unbiased = family == "deberta-v2" and config.get("position_biased_input") is False
+    if untabled or unbiased or any(key in config for key in ROTARY):
+        return 0
+    return _positions(config, folder)
 
 
 def _positions(config: dict[str, Any], folder: Path) -> int:

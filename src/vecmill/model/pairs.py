@@ -37,7 +37,12 @@ class PairFrame:
     @property
     def size(self) -> int:
         """Tokens of the frame."""
-        return len(self.head) + len(self.middle) + len(self.tail)
+        return len(self.ids)
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens of the frame."""
+        return self.head + self.middle + self.tail
 
 
 PROBES = ("a", "b")

@@ -13,14 +13,9 @@ def pieces(tokenizer: Tokenizer, text: str, *, special: bool) -> list[Piece]:
         text: Of any length.
         special: Whether the special tokens that the model puts around it are wanted.
     """
-    native = tokenizer.native
-    added = native.get_added_tokens_decoder()
-    encoding = native.encode(text, add_special_tokens=special)
+    encoding = tokenizer.native.encode(text, add_special_tokens=special)
     rows = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask, encoding.offsets, strict=True)
-    return [
-        Piece(number, token, bool(around) or (number in added and added[number].special), None if around else span)
-        for number, token, around, span in rows
-    ]
+    return [Piece(number, token, bool(around), None if around else span) for number, token, around, span in rows]
 
 
 def spelled(tokenizer: Tokenizer, ids: list[int], *, skip_special: bool) -> str:

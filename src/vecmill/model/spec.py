@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vecmill.core import Output
-from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
-from vecmill.model.jsonfile import positive, read_first, read_json
+from vecmill.errors import CorruptFile, MissingFile
+from vecmill.model.jsonfile import positive, read_json
 from vecmill.model.late import DOCUMENT, Late, read_late, read_m3
 from vecmill.model.limits import first_position, max_tokens, side_limits
 from vecmill.model.modules import (
@@ -26,6 +26,7 @@ from vecmill.model.modules import (
     read_pooling,
     read_tail,
 )
+from vecmill.model.stated import check_states, read_stated
 from vecmill.model.static import STATIC, find_static, read_limit, read_table
 from vecmill.model.tasks import (
     Classifier,
@@ -56,16 +57,6 @@ __all__ = [
 
 IMPLIED_PROMPTS = ("query", "document")
 """Prompts that sentence-transformers knows without being told, empty by default."""
-
-TRANSFORMER_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_camembert_config.json",
-    "sentence_albert_config.json",
-    "sentence_xlm-roberta_config.json",
-    "sentence_xlnet_config.json",
-)
 
 WIDTHS = ("hidden_size", "dim", "n_embd", "d_model", "emb_dim")
 """What config.json calls the width of token states; DistilBERT calls it dim, the original nomic-embed
@@ -166,7 +157,7 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
         return _read_static(folder, place, modules)
     transformer = folder / modules[0][1]
     config = read_json(transformer / "config.json")
-    settings = read_first(transformer, TRANSFORMER_CONFIGS)
+    stated = read_stated(transformer)
     prompts = read_json(folder / "config_sentence_transformers.json", optional=True)
     common = ModelSpec(
         folder=folder,
@@ -174,9 +165,9 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
         family=_family(config, transformer),
         config=config,
         vocab_size=positive(config, "vocab_size", transformer),
-        max_tokens=max_tokens(config, settings, transformer),
+        max_tokens=max_tokens(config, stated.max_tokens, transformer),
         first_position=first_position(config, transformer),
-        lowercase=bool(settings.get("do_lower_case")),
+        lowercase=stated.lowercase,
         prompts=_prompts(prompts, folder),
         default_prompt=prompts.get("default_prompt_name"),
         task=task or detect(folder, config, modules),
@@ -185,8 +176,7 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
 
 
 def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
-    if "message" in (read_first(spec.transformer, TRANSFORMER_CONFIGS).get("modality_config") or {}):
-        raise UnsupportedModel(f"{spec.folder}: texts go through a chat template (modality_config): not supported")
+    check_states(read_stated(spec.transformer))
     width = next((name for name in WIDTHS if name in spec.config), WIDTHS[0])
     numbers = positive(spec.config, width, spec.transformer)
     pooling, include_prompt, rest = read_pooling(spec.folder, modules[1:], numbers, _bare_pooling(spec.config))
@@ -214,7 +204,9 @@ def _weigher(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
 
 
 def _interactor(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
-    late = read_late(spec.folder, spec.config, modules, read_first(spec.transformer, TRANSFORMER_CONFIGS))
+    stated = read_stated(spec.transformer)
+    check_states(stated)
+    late = read_late(spec.folder, spec.config, modules, stated.raw)
     late = replace(late, limits=side_limits(late, spec.max_tokens, spec.config, spec.transformer))
     return replace(
         spec,

@@ -46,7 +46,8 @@ class Classifier:
 
     Attributes:
         labels: Names by number, as `id2label` has them.
-        activation: What makes probabilities of scores: "sigmoid" for one label or for many at once, else "softmax".
+        activation: What makes probabilities of scores: "sigmoid" for one label or for many at once, else "softmax";
+            "none" where the model answers numbers that are no probabilities.
     """
 
     labels: tuple[str, ...]
@@ -153,9 +154,15 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
         if kinds <= BARE and architecture.endswith(ending):
             tasks = ", ".join(TASKS)
             raise UnsupportedModel(f"{folder}: {architecture} is {what}; served are: {tasks}")
-    name = "/".join(folder.parts[-3:]).lower()  # a hub's cache names the model two folders up
+    name = _name(folder).lower()
     count = len(labels(config, folder)) if architecture.endswith(CLASSIFIER) else 0
     return next(task for task, holds in EVIDENCE if holds(name, architecture, kinds | {library} - TRAINED, count))
+
+
+def _name(folder: Path) -> str:
+    """What a checkpoint is called: its folder, or in a hub's cache (models--OWNER--NAME/snapshots/COMMIT) two above."""
+    cached = folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--")
+    return folder.parent.parent.name.split("--", 2)[-1] if cached else folder.name
 
 
 def labels(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
@@ -175,10 +182,44 @@ def labels(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
 
 
 def read_classifier(config: dict[str, Any], folder: Path) -> Classifier:
-    """Labels, and what their scores become."""
+    """Labels, and what their scores become: what is stated, else what transformers' pipeline makes of `problem_type`.
+
+    One label is how well texts fit, for which all servers have the sigmoid.
+
+    Raises:
+        UnsupportedModel: The activation that is stated is unknown.
+    """
     names = labels(config, folder)
-    several = config.get("problem_type") == "multi_label_classification"
-    return Classifier(names, "sigmoid" if several or len(names) == 1 else "softmax")
+    if len(names) == 1:
+        return Classifier(names, "sigmoid")
+    stated = _activation(config, folder)
+    if stated.startswith("torch.") and stated.rsplit(".", 1)[-1] not in ACTIVATIONS:
+        supported = ", ".join(ACTIVATIONS)
+        raise UnsupportedModel(
+            f"{folder}: the activation {stated!r} of labels is not supported; supported: {supported}"
+        )
+    otherwise = PROBLEMS.get(str(config.get("problem_type")), "softmax")
+    # What is not of torch is code, which sentence-transformers does not run either.
+    return Classifier(names, ACTIVATIONS.get(stated.rsplit(".", 1)[-1], otherwise) if stated else otherwise)
+
+
+ACTIVATIONS = {"Sigmoid": "sigmoid", "Softmax": "softmax", "Identity": "none"}
+"""Classes of torch that a cross-encoder may state for its labels."""
+
+PROBLEMS = {"multi_label_classification": "sigmoid", "regression": "none"}
+"""Values of `problem_type` that say what scores become."""
+
+
+def _activation(config: dict[str, Any], folder: Path) -> str:
+    """The class that files of sentence-transformers name; since version 5 in its own file, before in config.json."""
+    library = read_json(folder / "config_sentence_transformers.json", optional=True)
+    own = config.get("sentence_transformers")
+    places = (
+        library.get("activation_fn"),
+        own.get("activation_fn") if isinstance(own, dict) else None,
+        config.get("sbert_ce_default_activation_function"),
+    )
+    return str(next(filter(None, places), ""))
 
 
 def read_scores(folder: Path, config: dict[str, Any], modules: Modules) -> Classifier | YesNo:

@@ -1,24 +1,22 @@
 """Text to token ids: prompt, truncation, special tokens. Safe to call from several threads; releases the GIL."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import tokenizers
 from msgspec.structs import replace
-from tokenizers import normalizers
-from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from vecmill.core import Pair
-from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
+from vecmill.errors import CorruptFile, InvalidRequest, UnsupportedModel
 from vecmill.model.late import SIDES
 from vecmill.model.pairs import PairFrame
 from vecmill.model.sides import Sides
-from vecmill.model.spec import ModelSpec, read_json
+from vecmill.model.spec import ModelSpec
 from vecmill.model.static import STATIC
 from vecmill.model.tasks import Template, YesNo
-from vecmill.model.tokenizer_class import apply_class, class_name, token_text
+from vecmill.model.tokenizer_files import read_settings, read_tokenizer
 from vecmill.model.tokens import OWN, Cut, Tokens
 
 CHARS_PER_TOKEN = 24
@@ -26,9 +24,6 @@ CHARS_PER_TOKEN = 24
 
 BREAKS = (" ", "\n", "\t", "\r", "\u3000")
 """White space at which every tokenizer splits. Others are not: BERT drops a form feed, which joins its neighbours."""
-
-WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-"""Classes that are read from vocab.txt where there is no tokenizer.json."""
 
 
 class Tokenizer:
@@ -44,7 +39,7 @@ class Tokenizer:
     """
 
     def __init__(self, spec: ModelSpec) -> None:
-        self.native, side = _read_tokenizer(spec)
+        self.native, side = read_tokenizer(spec)
         self._keeps_end = side == "left"
         self.max_tokens = spec.max_tokens
         self.vocab_size = spec.vocab_size
@@ -55,12 +50,12 @@ class Tokenizer:
         self._skipped = _unknown(self.native) if spec.skips_unknown else None
         self.framed = len(self.head) + len(self._tail)
         self._room = spec.max_tokens - self.framed
-        settings = _read_settings(spec.transformer) if spec.late else {}
+        settings = read_settings(spec.transformer) if spec.late else {}
         self._sides = Sides.read(self.native, spec.late, spec, settings) if spec.late else None
         least = min(map(self.limit, SIDES))
         if least <= self.framed:
             raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
-        self._check_vocabulary(spec)
+        self._rowless = self._check_vocabulary(spec)
 
     @property
     def least_tokens(self) -> int:
@@ -107,19 +102,22 @@ class Tokenizer:
         fitted = [self._fit(ids, end, room, keeps_end=left) for ids in texts]
         return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
-    def encode_pairs(self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN) -> list[Tokens]:
+    def encode_pairs(
+        self, pairs: list[Pair], instruction: str | None = None, cut: Cut = OWN, prompt: str = ""
+    ) -> list[Tokens]:
         """Tokens of two texts together. The second one is cut to the limit; the first only where it leaves it no room.
 
         Args:
             pairs: The texts.
             instruction: For a language model, what to look for; None is its own default.
             cut: The side is the second text's; a language model's question is always cut at its end.
+            prompt: What goes before each first text; to a language model it is the instruction where none is given.
         """
         if self._template is not None:
-            return self._fill(self._template, pairs, instruction, cut)
+            return self._fill(self._template, pairs, instruction or prompt, cut)
         frame = self._pairs or PairFrame([], [], [], typed=False)
         once = list(dict.fromkeys(pair.first for pair in pairs))  # a query is one string beside all its documents
-        firsts = dict(zip(once, self._bare_ids(once), strict=True))
+        firsts = dict(zip(once, self._bare_ids([prompt + first for first in once]), strict=True))
         seconds = self._bare_ids([pair.second for pair in pairs], keeps_end=cut.side == "left")
         return [self._join(frame, firsts[pair.first], second, cut) for pair, second in zip(pairs, seconds, strict=True)]
 
@@ -206,14 +204,31 @@ class Tokenizer:
             size *= 4
         return text
 
-    def _check_vocabulary(self, spec: ModelSpec) -> None:
-        size = self.native.get_vocab_size(with_added_tokens=True)
-        largest = max(self.native.get_vocab(with_added_tokens=True).values(), default=-1)
+    def check(self, ids: Iterable[int], where: str) -> None:
+        """Refuse ids of tokens that were added to the tokenizer alone, as Gemma 3's `<image_soft_token>`.
+
+        Raises:
+            InvalidRequest: There is one; `where` it is comes first in the message.
+        """
+        strange = next((number for number in ids if number >= self.vocab_size), None) if self._rowless else None
+        if strange is not None:
+            token = self.native.id_to_token(strange)
+            message = f"{where} holds the token {token!r} (id {strange}), for which the model has no vector"
+            raise InvalidRequest(message, param="input")
+
+    def _check_vocabulary(self, spec: ModelSpec) -> bool:
+        """Whether tokens were added that the model has no rows for; those of the vocabulary itself need one."""
+        own, all_of_them = (self.native.get_vocab(with_added_tokens=added) for added in (False, True))
+        added = self.native.get_added_tokens_decoder()
+        largest = max((number for number in own.values() if number not in added), default=-1)
+        frame = self.head + self._tail + (self._pairs.ids if self._pairs else [])
+        largest = max(largest, *frame, self._sides.filler if self._sides else -1)
         if largest >= spec.vocab_size:
             raise CorruptFile(
-                f"{spec.folder}: the tokenizer has {size} tokens with ids up to {largest}, "
+                f"{spec.folder}: the tokenizer has {len(all_of_them)} tokens with ids up to {largest}, "
                 f"the model an embedding table of {spec.vocab_size} rows"
             )
+        return max(all_of_them.values(), default=-1) >= spec.vocab_size
 
 
 def _unknown(native: tokenizers.Tokenizer) -> int | None:
@@ -233,66 +248,3 @@ def _frame(native: tokenizers.Tokenizer, folder: Path) -> tuple[list[int], list[
         if probe and framed[start : start + len(probe)] == probe:
             return framed[:start], framed[start + len(probe) :]
     raise UnsupportedModel(f"{folder}: the tokenizer changes a text when it adds the special tokens")
-
-
-def _read_tokenizer(spec: ModelSpec) -> tuple[tokenizers.Tokenizer, str]:
-    """The tokenizer without frame and limit, and the side on which long texts are cut."""
-    # A static model's tokenizer.json is taken as it is: its libraries read nothing else.
-    settings = _read_settings(spec.transformer) if spec.family != STATIC else {}
-    kind = class_name(spec.family, settings.get("tokenizer_class") or spec.config.get("tokenizer_class"))
-    native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer, kind, settings)
-    side = _truncation_side(spec, settings, native)
-    native.no_truncation()
-    native.no_padding()
-    try:
-        apply_class(native, kind, settings)
-    except TypeError as error:
-        path = spec.transformer / "tokenizer_config.json"
-        raise CorruptFile(f"{path}: no settings of a {kind} ({error})") from error
-    if spec.lowercase:
-        own = [native.normalizer] if native.normalizer else []
-        native.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-    return native, side
-
-
-def _read_settings(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json, and in files of before 2023 the special tokens of special_tokens_map.json, which win."""
-    settings = read_json(folder / "tokenizer_config.json", optional=True)
-    old = "added_tokens_decoder" not in settings
-    return settings | read_json(folder / "special_tokens_map.json", optional=True) if old else settings
-
-
-def _truncation_side(spec: ModelSpec, settings: dict[str, Any], native: tokenizers.Tokenizer) -> str:
-    """What tokenizer_config.json says, else tokenizer.json, of whose truncation nothing else counts."""
-    side = settings.get("truncation_side") or (native.truncation or {}).get("direction", "right")
-    if side not in {"left", "right"}:
-        path = spec.transformer / "tokenizer_config.json"
-        raise UnsupportedModel(f"{path}: truncation_side = {side!r} is not supported; supported: left, right")
-    return str(side)
-
-
-def _from_json(folder: Path) -> tokenizers.Tokenizer | None:
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        return None
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise CorruptFile(f"{path}: no tokenizer ({error})") from error
-
-
-def _from_vocabulary(folder: Path, kind: str, settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    """A WordPiece tokenizer from vocab.txt, for checkpoints older than tokenizer.json."""
-    path = folder / "vocab.txt"
-    if not path.is_file():
-        raise MissingFile(f"{folder}: no tokenizer.json and no vocab.txt: complete the folder")
-    if kind not in WORD_PIECE:
-        supported = ", ".join(WORD_PIECE)
-        raise UnsupportedModel(f"{path}: a vocabulary of {kind} without tokenizer.json; supported: {supported}")
-    names = ("unk", "sep", "cls", "pad", "mask")
-    special = {f"{name}_token": token_text(settings, f"{name}_token", f"[{name.upper()}]") for name in names}
-    try:
-        wordpiece = BertWordPieceTokenizer(vocab=str(path), **special)  # type: ignore[arg-type]  # flags are bool
-        return tokenizers.Tokenizer.from_str(wordpiece.to_str())
-    except Exception as error:  # the library raises bare Exception
-        raise CorruptFile(f"{path}: no WordPiece vocabulary ({error})") from error

@@ -35,24 +35,27 @@ def class_name(family: str, stated: str | None) -> str:
     return ALWAYS.get(family) or (stated or CLASSES.get(family, "")).removesuffix("Fast")
 
 
-def apply_class(native: Tokenizer, kind: str, settings: Settings) -> None:
+def apply_class(native: Tokenizer, kind: str, settings: Settings, learn: Callable[[], None] = lambda: None) -> None:
     """Make the tokenizer what transformers makes of it.
 
     Args:
         native: The tokenizer of tokenizer.json; changed in place.
         kind: Name of the class, without `Fast`.
         settings: tokenizer_config.json.
+        learn: Adds tokens, which are normalised as the class has it and may be the special tokens around a text.
 
     Raises:
         TypeError: A setting is of a wrong type.
     """
     rules = RULES.get(kind)
     if rules is None or not isinstance(native.model, rules.model):
-        return
+        return learn()
     rules.split(native, settings)
+    learn()
     if rules.frame is not None:
         first, last = (token_text(settings, name, default) for name, default in rules.frame)
         _frame(native, first, last, rules.pair)
+    return None
 
 
 def token_text(settings: Settings, name: str, default: str) -> str:

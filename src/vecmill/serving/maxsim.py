@@ -23,7 +23,7 @@ def split(request: Request) -> tuple[Request, Request]:
     queries = list(dict.fromkeys(pair.first for pair in pairs))
     ask = replace(request, outputs=("multi",), ranks=False)
     return (
-        replace(ask, inputs=[*queries], options=replace(request.options, prompt_name=QUERY)),
+        replace(ask, inputs=[*queries], options=replace(request.options, prompt_name=QUERY), place=lambda _: "query"),
         replace(ask, inputs=[pair.second for pair in pairs], options=replace(request.options, prompt_name=DOCUMENT)),
     )
 

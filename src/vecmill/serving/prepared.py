@@ -223,7 +223,7 @@ class Preparing:
         if texts:
             done |= zip(texts, self.tokenizer.encode(list(texts.values()), prompt, cut, side), strict=True)
         if pairs:
-            done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut), strict=True)
+            done |= zip(pairs, self._tokenize_pairs(list(pairs.values()), options, cut, prompt), strict=True)
         if arrays:
             done |= zip(arrays, self.tokenizer.encode_ids(list(arrays.values()), prompt, cut, side), strict=True)
         return [done[number] for number, _ in numbered]
@@ -233,7 +233,7 @@ class Preparing:
 
         Raises:
             InputTooLong: It may not be cut, or makes too many chunks.
-            InvalidRequest: It has no token, or the prompt leaves no room for chunks.
+            InvalidRequest: It has no token, or one without a row, or the prompt leaves no room for chunks.
         """
         parts, most = [Chunk(one, 1)], self.settings.max_inputs
         if options.chunked and one.truncated and not isinstance(given, Pair):
@@ -245,6 +245,8 @@ class Preparing:
         if not len(parts[0].tokens.ids):  # without special tokens a text of spaces or unknown words has none
             message = f"input[{number}] holds no token that {self.name} knows, so it has no vector"
             raise InvalidRequest(message, param="input")
+        for part in parts:
+            self.tokenizer.check(part.tokens.ids.tolist(), f"input[{number}]")
         return parts
 
     def _long(self, number: int, options: Options) -> InputTooLong:
@@ -259,10 +261,10 @@ class Preparing:
         named = (options.prompt_name, *options.role, self.spec.default_prompt)
         return next((name for name in named if name in SIDES), None)
 
-    def _tokenize_pairs(self, pairs: list[Pair], options: Options, cut: Cut) -> list[Tokens]:
+    def _tokenize_pairs(self, pairs: list[Pair], options: Options, cut: Cut, prompt: str) -> list[Tokens]:
         if self.spec.scores is None:
             raise InvalidRequest(f"input holds pairs of texts, which {self.name} does not read together", param="input")
-        return self.tokenizer.encode_pairs(pairs, options.instruction, cut)
+        return self.tokenizer.encode_pairs(pairs, options.instruction, cut, prompt)
 
 
 def empty(inputs: Sequence[Input]) -> Iterator[tuple[int, RequestError]]:

@@ -125,6 +125,14 @@ class ServedModel:
             self.prepare.check(queries)  # before its documents are computed for nothing
             both = await together(self.submit(queries, caller), self.submit(documents, caller))
             return await self.aside(partial(maxsim.join, request, *both))
+        try:
+            return await self._submit(request, caller)
+        except InvalidRequest as failure:
+            if request.place is not None:
+                failure.at(request.place)
+            raise
+
+    async def _submit(self, request: Request, caller: Caller) -> Result:
         started = time.perf_counter()
         request = self._meant(request)
         small = is_small(request)

@@ -256,7 +256,7 @@ COHERE = Dialect(
                 render=render_embed(version),
                 answer=CohereEmbedAnswer,
                 summary="Vectors of texts, in several types",
-                inputs="texts",
+                names={"input": ("texts", "inputs"), "dimensions": ("output_dimension",)},
             )
             for version in ("1", "2")
         ),
@@ -269,7 +269,7 @@ COHERE = Dialect(
                 answer=CohereRerankAnswer,
                 summary="Documents by their relevance to a query",
                 when=is_cohere if version == "1" else None,
-                inputs="documents",
+                names={"input": ("documents",), "second_tokens": ("max_tokens_per_doc",)},
             )
             for version in ("1", "2")
         ),
@@ -280,7 +280,7 @@ COHERE = Dialect(
             render=render_tokenize,
             answer=CohereTokens,
             summary="Tokens of a text",
-            inputs="text",
+            names={"input": ("text",)},
         ),
         Route(
             paths=("/v1/detokenize", "/cohere/v1/detokenize"),
@@ -289,7 +289,7 @@ COHERE = Dialect(
             render=render_detokenize,
             answer=CohereText,
             summary="The text of tokens",
-            inputs="tokens",
+            names={"input": ("tokens",)},
         ),
     ),
     render_error=render_error,

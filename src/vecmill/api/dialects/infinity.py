@@ -13,12 +13,15 @@ import msgspec
 from vecmill import errors
 from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
-from vecmill.api.inputs import pairs, texts
+from vecmill.api.inputs import dimensions_of, pairs, texts
 from vecmill.api.ranking import check_top, labelled, ranked
 from vecmill.core import Options, Request, Result
 
 UNNAMED = "default/not-specified"
 """What Infinity's clients send for a model where they were told none."""
+
+LENGTHS = ("dimensions", "output_dimension")
+"""What asks for so many leading numbers; what is wrong with it has a status of its own."""
 
 
 class InfinityUsage(msgspec.Struct):
@@ -130,8 +133,9 @@ def parse_embeddings(body: InfinityEmbeddingsBody, _: Headers) -> Request:
     """Vectors of length 1.
 
     Raises:
-        InvalidRequest: The modality is no text.
+        InvalidRequest: The modality is no text, or two numbers of dimensions are asked for.
     """
+    dimensions_of(body.dimensions, body.output_dimension)
     if body.modality not in {None, "text"}:
         raise errors.InvalidRequest(f"modality is {body.modality!r}; only text is read here", param="modality")
     return Request(
@@ -147,10 +151,10 @@ def render_embeddings(body: InfinityEmbeddingsBody, result: Result) -> InfinityE
     Raises:
         InvalidRequest: There are not so many, or they are all zero.
     """
-    dims, wanted = result.rows.shape[1], body.dimensions or body.output_dimension or 0
+    dims, wanted = result.rows.shape[1], dimensions_of(body.dimensions, body.output_dimension) or 0
     if not 0 <= wanted <= dims:
-        message = f"dimensions is {wanted}; {result.model} allows 1 to {dims}, and 0 for all"
-        raise errors.InvalidRequest(message, param="dimensions")
+        name = LENGTHS[body.dimensions is None]
+        raise errors.InvalidRequest(f"{name} is {wanted}; {result.model} allows 1 to {dims}, and 0 for all", param=name)
     kept = result.rows[:, : wanted or dims]
     if not kept.any(axis=1).all():
         raise errors.InvalidRequest(f"the first {wanted} numbers of a vector are all zero", param="dimensions")
@@ -209,7 +213,7 @@ REPLIES = STATUSES | {
 def render_error(error: errors.VecmillError) -> ErrorReply:
     """The status and the body of an error."""
     status = entry(REPLIES, error)
-    if isinstance(error, errors.InvalidRequest) and error.param == "dimensions":
+    if isinstance(error, errors.InvalidRequest) and error.param in LENGTHS:
         status = 400
     if status == entry(REPLIES, errors.InvalidRequest("")):
         where = ["body", *([error.param] if isinstance(error, errors.InvalidRequest) and error.param else [])]
@@ -245,13 +249,14 @@ INFINITY = Dialect(
     name="Infinity",
     routes=(
         Route(
-            paths=("/infinity/embeddings", "/embeddings", "/v1/embeddings"),
+            paths=("/infinity/embeddings", "/infinity/v1/embeddings", "/embeddings", "/v1/embeddings"),
             body=InfinityEmbeddingsBody,
             parse=parse_embeddings,
             render=render_embeddings,
             answer=InfinityEmbeddingsAnswer,
             summary="Vectors of texts",
             when=is_infinity,
+            any_model=True,
         ),
         Route(
             paths=("/infinity/rerank", "/rerank"),
@@ -260,15 +265,17 @@ INFINITY = Dialect(
             render=render_rerank,
             answer=InfinityRerankAnswer,
             summary="Documents by their relevance to a query",
-            inputs="documents",
+            any_model=True,
+            names={"input": ("documents",)},
         ),
         Route(
-            paths=("/infinity/classify", "/classify", "/v1/classify"),
+            paths=("/infinity/classify", "/infinity/v1/classify", "/classify", "/v1/classify"),
             body=InfinityClassifyBody,
             parse=parse_classify,
             render=render_classify,
             answer=InfinityClassifyAnswer,
             summary="Scores of labels",
+            any_model=True,
         ),
     ),
     render_error=render_error,

@@ -8,15 +8,16 @@ import msgspec
 from vecmill import errors
 from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
-from vecmill.api.inputs import texts
+from vecmill.api.inputs import dimensions_of, texts
 from vecmill.core import Options, Request, Result
 
 
 class MistralEmbeddingsBody(msgspec.Struct, kw_only=True):
-    """A request for vectors."""
+    """A request for vectors. OpenAI's clients call `output_dimension` `dimensions`."""
 
     input: str | list[str]
     model: str | None = None
+    dimensions: int | None = None
     output_dimension: int | None = None
     output_dtype: Literal["float", "int8", "uint8", "binary", "ubinary"] | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -74,8 +75,13 @@ class MistralError(msgspec.Struct):
 
 
 def parse(body: MistralEmbeddingsBody, _: Headers) -> Request:
-    """Vectors of texts."""
-    return Request(model=body.model, inputs=texts(body.input), options=Options(dimensions=body.output_dimension))
+    """Vectors of texts.
+
+    Raises:
+        InvalidRequest: Two numbers of dimensions are asked for.
+    """
+    wishes = Options(dimensions=dimensions_of(body.dimensions, body.output_dimension))
+    return Request(model=body.model, inputs=texts(body.input), options=wishes)
 
 
 def render(body: MistralEmbeddingsBody, result: Result) -> MistralEmbeddingsAnswer:
@@ -132,6 +138,7 @@ MISTRAL = Dialect(
             render=render,
             answer=MistralEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
+            names={"dimensions": ("dimensions", "output_dimension")},
             when=is_mistral,
         ),
     ),

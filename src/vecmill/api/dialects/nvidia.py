@@ -163,13 +163,16 @@ NVIDIA = Dialect(
             when=is_nvidia,
         ),
         Route(
-            paths=("/v1/ranking", "/ranking", "/v1/retrieval/nvidia/reranking", "/nvidia/v1/ranking"),
+            paths=(
+                *("/v1/ranking", "/ranking", "/v1/retrieval/nvidia/reranking"),
+                *("/nvidia/v1/ranking", "/nvidia/ranking", "/nvidia/v1/retrieval/nvidia/reranking"),
+            ),
             body=NvidiaRankingBody,
             parse=parse_ranking,
             render=render_ranking,
             answer=NvidiaRankingAnswer,
             summary="Passages by their relevance to a query",
-            inputs="passages",
+            names={"input": ("passages",)},
         ),
     ),
     render_error=render_error,

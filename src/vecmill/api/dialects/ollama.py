@@ -17,6 +17,9 @@ from vecmill.errors import VecmillError
 LEVELS = {"float32": "F32", "int8": "Q8_0", "int4": "Q4_0"}
 """Our precisions in the words of Ollama's clients; others stay as they are."""
 
+TAKES = ("*/*",)
+"""Ollama looks at no content-type; its documentation shows requests of curl that say they are a form."""
+
 NEVER = "9999-12-31T23:59:59Z"
 """When a model that is always there leaves."""
 
@@ -235,6 +238,7 @@ OLLAMA = Dialect(
             render=render_embed,
             answer=OllamaEmbedAnswer,
             summary="Vectors of length 1",
+            takes=TAKES,
         ),
         Route(
             paths=("/api/embeddings",),
@@ -243,7 +247,8 @@ OLLAMA = Dialect(
             render=render_prompt,
             answer=OllamaPromptAnswer,
             summary="One vector as the model gives it",
-            inputs="prompt",
+            takes=TAKES,
+            names={"input": ("prompt",)},
         ),
         Route(
             paths=("/api/show",),
@@ -252,6 +257,7 @@ OLLAMA = Dialect(
             render=render_show,
             answer=OllamaShown,
             summary="What a model is",
+            takes=TAKES,
         ),
         *(
             Route(

@@ -7,9 +7,10 @@ import msgspec
 from vecmill import errors
 from vecmill.api.dialect import Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
+from vecmill.api.inputs import token_vocabulary
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranges import Range, ranges
-from vecmill.core import TOKEN_VOCABULARIES, Input, Options, Request, Result
+from vecmill.core import Input, Options, Request, Result
 
 
 class EmbeddingsBody(msgspec.Struct):
@@ -110,7 +111,7 @@ def parse(body: EmbeddingsBody, headers: Headers) -> Request:
             chunked=body.long_inputs == "mean",
             one_document=bool(body.one_document),
             dimensions=body.dimensions,
-            token_vocabulary=_token_vocabulary(headers),
+            token_vocabulary=token_vocabulary(headers),
             likely_tiktoken="x-stainless-lang" in headers,
         ),
     )
@@ -140,6 +141,7 @@ STATUSES: dict[type[errors.VecmillError], tuple[int, str, str | None]] = {
     errors.UnknownModel: (404, "invalid_request_error", "model_not_found"),
     errors.UnknownRoute: (404, "invalid_request_error", "unknown_url"),
     errors.MethodNotAllowed: (405, "invalid_request_error", "method_not_allowed"),
+    errors.BodyStalled: (408, "invalid_request_error", "request_timeout"),
     errors.BodyTooLarge: (413, "invalid_request_error", "request_too_large"),
     errors.UnsupportedMediaType: (415, "invalid_request_error", "unsupported_media_type"),
     errors.Overloaded: (429, "rate_limit_error", "overloaded"),
@@ -193,20 +195,12 @@ def _inputs(value: str | list[str | int | list[int]]) -> list[Input]:
     return [ids] if ids else [element for element in value if not isinstance(element, int)]
 
 
-def _token_vocabulary(headers: Headers) -> str | None:
-    value = headers.get("x-token-vocabulary")
-    if value is not None and value not in TOKEN_VOCABULARIES:
-        allowed = ", ".join(TOKEN_VOCABULARIES)
-        raise errors.InvalidRequest(f"the header x-token-vocabulary is {value!r}; allowed: {allowed}")
-    return value
-
-
 OPENAI = Dialect(
     name="OpenAI",
     routes=(
         Route(
             paths=(
-                *("/v1/embeddings", "/embeddings", "/openai/v1/embeddings"),
+                *("/v1/embeddings", "/embeddings", "/openai/v1/embeddings", "/openai/embeddings", "/tei/v1/embeddings"),
                 "/openai/deployments/{model}/embeddings",  # Azure's
             ),
             body=EmbeddingsBody,

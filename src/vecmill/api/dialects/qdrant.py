@@ -98,7 +98,9 @@ def parse(body: QdrantBody, _: Headers) -> Several:
             message = f"inputs[{number}] is of type {one.data_type or 'object'!r}; only text is read here"
             raise errors.InvalidRequest(message, param="inputs")
     role = prompts_for(ROLES[body.inference], "inference")
-    return Several([_ask(group, [body.inputs[at].data for at in places], role) for group, places in _groups(body)])
+    return Several(
+        [_ask(group, places, [body.inputs[at].data for at in places], role) for group, places in _groups(body)]
+    )
 
 
 def render(body: QdrantBody, results: list[Result]) -> QdrantAnswer:
@@ -133,7 +135,7 @@ def _groups(body: QdrantBody) -> Iterator[tuple[Group, list[int]]]:
     yield from groups.items()
 
 
-def _ask(group: Group, given: list[str], role: tuple[str, ...]) -> ByTask:
+def _ask(group: Group, places: list[int], given: list[str], role: tuple[str, ...]) -> ByTask:
     model, wishes = group
     dimensions = wishes.dimensions or wishes.mrl
     readings = {
@@ -143,6 +145,7 @@ def _ask(group: Group, given: list[str], role: tuple[str, ...]) -> ByTask:
             inputs=texts(given),
             outputs=(output,),
             options=Options(role=role, dimensions=dimensions if output == "dense" else None),
+            place=lambda number: f"inputs[{places[number]}]",
         )
         for task, output in OUTPUTS.items()
     }
@@ -165,7 +168,7 @@ QDRANT = Dialect(
             render=render,
             answer=QdrantAnswer,
             summary="What each input's model is for: a vector, vectors of tokens or a sparse vector",
-            inputs="inputs",
+            names={"input": ("inputs",), "dimensions": ("options.dimensions",)},
             key=token_of,
         ),
     ),

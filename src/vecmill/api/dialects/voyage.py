@@ -1,12 +1,13 @@
 """Voyage's embeddings and rerank API, as its SDK sends and reads it: base64 follows `output_dtype`."""
 
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from vecmill.api.dialect import STATUSES, Dialect, ErrorReply, Headers, Keys, Route, entry
 from vecmill.api.encode import encoded
-from vecmill.api.inputs import pairs, texts
+from vecmill.api.inputs import dimensions_of, pairs, texts
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranking import check_top, ranked
 from vecmill.asks import Several
@@ -17,15 +18,16 @@ Dtype = Literal["float", "int8", "uint8", "binary", "ubinary"]
 
 
 class VoyageEmbeddingsBody(msgspec.Struct, kw_only=True):
-    """A request for vectors."""
+    """A request for vectors. OpenAI's clients call `output_dimension` `dimensions`."""
 
     input: str | list[str]
     model: str | None = None
     input_type: str | None = None
     truncation: bool | None = None
+    dimensions: int | None = None
     output_dimension: int | None = None
     output_dtype: Dtype | None = None
-    encoding_format: Literal["base64"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
 
 
 class VoyageEmbedding(msgspec.Struct):
@@ -60,7 +62,7 @@ class VoyageDocumentsBody(msgspec.Struct, kw_only=True):
     input_type: str | None = None
     output_dimension: int | None = None
     output_dtype: Dtype | None = None
-    encoding_format: Literal["base64"] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
 
 
 class VoyageDocument(msgspec.Struct):
@@ -115,14 +117,18 @@ class VoyageError(msgspec.Struct):
 
 
 def parse(body: VoyageEmbeddingsBody, _: Headers) -> Request:
-    """Vectors of texts, as queries or documents."""
+    """Vectors of texts, as queries or documents.
+
+    Raises:
+        InvalidRequest: The purpose is unknown, or two numbers of dimensions are asked for.
+    """
     return Request(
         model=body.model,
         inputs=texts(body.input),
         options=Options(
             role=prompts_for(body.input_type, "input_type"),
             truncate=body.truncation is not False,
-            dimensions=body.output_dimension,
+            dimensions=dimensions_of(body.dimensions, body.output_dimension),
         ),
     )
 
@@ -149,7 +155,13 @@ def parse_documents(body: VoyageDocumentsBody, _: Headers) -> Several:
     options = Options(
         role=prompts_for(body.input_type, "input_type"), dimensions=body.output_dimension, one_document=True
     )
-    return Several([Request(model=body.model, inputs=texts(chunks), options=options) for chunks in body.inputs])
+    places = [partial("inputs[{}][{}]".format, number) for number in range(len(body.inputs))]
+    return Several(
+        [
+            Request(model=body.model, inputs=texts(chunks), options=options, place=place)
+            for chunks, place in zip(body.inputs, places, strict=True)
+        ]
+    )
 
 
 def render_documents(body: VoyageDocumentsBody, results: list[Result]) -> VoyageDocumentsAnswer:
@@ -219,6 +231,7 @@ VOYAGE = Dialect(
             render=render,
             answer=VoyageEmbeddingsAnswer,
             summary="Vectors of texts, in several types",
+            names={"dimensions": ("dimensions", "output_dimension")},
             when=is_embedding,
         ),
         Route(
@@ -228,7 +241,7 @@ VOYAGE = Dialect(
             render=render_documents,
             answer=VoyageDocumentsAnswer,
             summary="Vectors of the chunks of documents, each read as a whole",
-            inputs="inputs",
+            names={"input": ("inputs",), "dimensions": ("output_dimension",)},
         ),
         Route(
             paths=("/voyage/v1/rerank", "/v1/rerank"),
@@ -238,7 +251,7 @@ VOYAGE = Dialect(
             answer=VoyageRerankAnswer,
             summary="Documents by their relevance to a query",
             when=is_rerank,
-            inputs="documents",
+            names={"input": ("documents",)},
         ),
     ),
     render_error=render_error,

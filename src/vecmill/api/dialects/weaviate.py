@@ -14,7 +14,7 @@ from vecmill.api.encode import as_numbers
 from vecmill.api.inputs import pairs, texts
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranking import shortest
-from vecmill.asks import ListRequest, ModelInfo
+from vecmill.asks import InfoRequest, ListRequest, ModelInfo
 from vecmill.core import Options, Request, Result
 
 
@@ -136,6 +136,16 @@ def render_meta(_: Nothing, models: list[ModelInfo]) -> WeaviateMeta:
     return WeaviateMeta(told)
 
 
+def parse_one(_: Nothing, __: Headers) -> InfoRequest:
+    """The model of the path."""
+    return InfoRequest(model=None)
+
+
+def render_one(body: Nothing, model: ModelInfo) -> WeaviateMeta:
+    """What it is."""
+    return render_meta(body, [model])
+
+
 def render_error(error: errors.VecmillError) -> ErrorReply:
     """The status and the body of an error."""
     return ErrorReply(entry(STATUSES, error), msgspec.json.encode(WeaviateError(str(error))))
@@ -157,13 +167,13 @@ WEAVIATE = Dialect(
     name="Weaviate",
     routes=(
         Route(
-            paths=("/vectors", "/vectors/", "/weaviate/{model}/vectors"),
+            paths=("/vectors", "/vectors/", "/weaviate/vectors", "/weaviate/vectors/", "/weaviate/{model}/vectors"),
             body=WeaviateVectorBody,
             parse=parse_vector,
             render=render_vector,
             answer=WeaviateVector,
             summary="The vector of a text",
-            inputs="text",
+            names={"input": ("text",), "dimensions": ("config.dimensions",)},
         ),
         Route(
             paths=("/weaviate/rerank", "/rerank", "/weaviate/{model}/rerank"),
@@ -173,16 +183,25 @@ WEAVIATE = Dialect(
             answer=(WeaviateScores, WeaviatePropertyScore),
             summary="Scores of documents, in their order",
             when=is_weaviate,
-            inputs="documents",
+            names={"input": ("documents", "property")},
         ),
         Route(
-            paths=("/meta",),
+            paths=("/meta", "/weaviate/meta"),
             method="GET",
             body=Nothing,
             parse=parse_meta,
             render=render_meta,
             answer=WeaviateMeta,
             summary="The served models, as the database looks for them when it starts",
+        ),
+        Route(
+            paths=("/weaviate/{model}/meta",),
+            method="GET",
+            body=Nothing,
+            parse=parse_one,
+            render=render_one,
+            answer=WeaviateMeta,
+            summary="The model of the address, where several are served",
         ),
     ),
     render_error=render_error,

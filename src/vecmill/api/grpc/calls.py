@@ -178,7 +178,7 @@ def _told(failure: Exception, rpc: Rpc) -> VecmillError:
     """What the caller is told of a failure."""
     match failure:
         case InvalidRequest():
-            return failure.about(rpc.route.inputs)
+            return failure.about(rpc.route.words({}))
         case VecmillError():
             return failure
         case _:

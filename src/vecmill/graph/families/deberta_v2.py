@@ -73,7 +73,7 @@ def states(graph: Graph, spec: ModelSpec, weights: Weights) -> str:
     check(spec, config)
     weights = weights.strip(PREFIXES, WORDS)
     x = first = embeddings(graph, config, weights)
-    known = positions(graph, config, weights) if config.relative_attention else None
+    known = positions(graph, config, weights, spec.max_tokens) if config.relative_attention else None
     for number in range(config.num_hidden_layers):
         last = number == config.num_hidden_layers - 1 and graph.pooled == 0 and not config.conv_kernel_size
         tensors = Layer(weights, f"encoder.layer.{number}.", config.hidden_size, NAMES)
@@ -130,15 +130,15 @@ class Positions:
     distances: Distances
 
 
-def positions(graph: Graph, config: Config, weights: Weights) -> Positions:
-    """Of a checkpoint."""
+def positions(graph: Graph, config: Config, weights: Weights, longest: int) -> Positions:
+    """Of a checkpoint, for inputs of up to `longest` tokens."""
     table = weights.array("encoder.rel_embeddings.weight", 2 * config.span, config.hidden_size)
     if "layer_norm" in config.norm_rel_ebd.lower():
         scale, shift = norm(weights, "encoder.LayerNorm", config.hidden_size)
         centred = table - table.mean(axis=1, keepdims=True)
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(config.layer_norm_eps))
         table = centred / spread * scale + shift
-    farthest = config.max_position_embeddings
+    farthest = max(config.max_position_embeddings, longest)
     rows = table_rows(np.arange(-farthest, farthest + 1), config)
     return Positions(table, Distances.of(graph, rows, config.num_attention_heads))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from vecmill.api.dialect import Headers, Keys, Route
 from vecmill.api.dialects.jina.wire import JinaUsage, usage
-from vecmill.api.inputs import pairs, texts, texts_of
+from vecmill.api.inputs import pairs, places, texts, texts_of
 from vecmill.api.prompts import prompts_for
 from vecmill.api.ranking import check_top, labelled, ranked
 from vecmill.asks import ByTask
@@ -121,7 +121,8 @@ def parse_classify(body: JinaClassifyBody, _: Headers) -> ByTask:
     if not body.labels or not all(body.labels):
         raise EmptyInput("labels is empty or holds an empty string; at least one label is needed", param="labels")
     role = Options(role=prompts_for("classification", "task"))
-    asked = partial(Request, model=body.model, inputs=given + texts(body.labels), options=role)
+    place = places(("input", body.input), ("labels", body.labels))
+    asked = partial(Request, model=body.model, inputs=given + texts(body.labels), options=role, place=place)
     return ByTask(model=body.model, readings={"embed": asked})
 
 
@@ -156,7 +157,7 @@ ROUTES = (
         render=render_rerank,
         answer=JinaRerankAnswer,
         summary="Documents by their relevance to a query",
-        inputs="documents",
+        names={"input": ("documents",), "second_tokens": ("max_doc_length",)},
     ),
     Route(
         paths=("/jina/v1/classify", "/v1/classify"),

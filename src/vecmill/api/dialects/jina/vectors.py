@@ -19,7 +19,7 @@ OWN_KEYS = frozenset({"task", "late_chunking", "normalized", "return_multivector
 
 
 class JinaEmbeddingsBody(msgspec.Struct, kw_only=True):
-    """A request for vectors; an input is a string or an object with a text."""
+    """A request for vectors; an input is a string or an object with a text. OpenAI's clients say `encoding_format`."""
 
     input: str | list[str | dict[str, Any]]
     model: str | None = None
@@ -27,6 +27,7 @@ class JinaEmbeddingsBody(msgspec.Struct, kw_only=True):
     dimensions: int | None = None
     normalized: bool | None = None
     embedding_type: str | list[Kind] | None = None
+    encoding_format: Literal["float", "base64"] | None = None
     late_chunking: bool | None = None
     truncate: bool | None = None
     return_multivector: bool | None = None
@@ -81,10 +82,10 @@ def render(body: JinaEmbeddingsBody, result: Result) -> JinaEmbeddingsAnswer:
     """The vectors, each encoded as asked."""
     kinds = _kinds(body)
     if body.return_multivector:
-        encode = as_base64 if kinds == ["base64"] else as_numbers
+        encode = as_base64 if body.encoding_format == "base64" or kinds == ["base64"] else as_numbers
         data = [JinaEmbedding(number, embeddings=encode(one)) for number, one in enumerate(result.multi)]
     else:
-        columns = [_rows(result, kind) for kind in kinds]
+        columns = [_rows(result, kind, body.encoding_format) for kind in kinds]
         data = [
             JinaEmbedding(
                 number,
@@ -116,13 +117,13 @@ def _kinds(body: JinaEmbeddingsBody) -> list[str]:
     return kinds
 
 
-def _rows(result: Result, kind: str) -> list[msgspec.Raw]:
-    return encoded(result.rows, encoding="base64") if kind == "base64" else encoded(result.rows, kind)
+def _rows(result: Result, kind: str, encoding: str | None) -> list[msgspec.Raw]:
+    return encoded(result.rows, encoding="base64") if kind == "base64" else encoded(result.rows, kind, encoding)
 
 
 ROUTES = (
     Route(
-        paths=("/jina/v1/embeddings", "/v1/embeddings", "/embeddings"),
+        paths=("/jina/v1/embeddings", "/jina/embeddings", "/v1/embeddings", "/embeddings"),
         body=JinaEmbeddingsBody,
         parse=parse,
         render=render,

@@ -229,7 +229,11 @@ OIP = Dialect(
             answer=OipInferAnswer,
             summary="A tensor of vectors or scores for a tensor of texts",
             headers=headers,
-            inputs="inputs",
+            names={
+                "input": ("inputs",),
+                "dimensions": ("parameters.dimensions",),
+                "prompt_name": ("parameters.prompt_name",),
+            },
             read=read,
             takes=(OCTETS,),
         ),

@@ -113,23 +113,23 @@ def _headers(body: TeiAnyBody, result: Result) -> dict[str, str]:
 
 ROUTES = (
     Route(
-        paths=("/", "/invocations"),
+        paths=("/", "/invocations", "/tei", "/tei/", "/tei/invocations"),
         body=TeiAnyBody,
         parse=parse,
         render=render,
         answer=list[Any],
         summary="What the model is for: vectors, sparse vectors, vectors of tokens or scores",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("texts", "inputs")},
     ),
     Route(
-        paths=("/vertex", "/predict"),
+        paths=("/vertex", "/predict", "/tei/vertex"),
         body=TeiVertexBody,
         parse=parse_vertex,
         render=render_vertex,
         answer=TeiVertexAnswer,
         summary="Several requests in Vertex AI's envelope",
         when=is_vertex,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
 )

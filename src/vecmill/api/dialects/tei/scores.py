@@ -108,7 +108,7 @@ ROUTES = (
         answer=(list[TeiPrediction], list[list[TeiPrediction]]),
         summary="Scores of labels",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
         paths=("/tei/rerank", "/rerank"),
@@ -119,6 +119,6 @@ ROUTES = (
         summary="Texts by their relevance to a query",
         when=lambda keys, _: "texts" in keys,
         headers=_headers_of_ranks,
-        inputs="texts",
+        names={"input": ("texts",)},
     ),
 )

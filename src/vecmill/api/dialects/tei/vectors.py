@@ -17,27 +17,28 @@ from vecmill.api.dialects.tei.wire import (
     options,
 )
 from vecmill.api.encode import as_numbers
-from vecmill.api.inputs import read, texts
+from vecmill.api.inputs import places, read, texts, token_vocabulary
 from vecmill.core import Options, Output, Request, Result
 from vecmill.errors import EmptyInput
 
 
-def embed(body: TeiEmbedBody, _: Headers) -> Request:
-    """Vectors, of length 1 unless the request says otherwise."""
-    wishes = options(
-        body, prompt_name=body.prompt_name, normalize=body.normalize is not False, dimensions=body.dimensions
-    )
-    return _request(body, "dense", wishes)
+def embed(body: TeiEmbedBody, heads: Headers) -> Request:
+    """Vectors, of length 1 unless the request says otherwise.
+
+    Raises:
+        InvalidRequest: Inputs of different kinds are mixed, or a header has no such value.
+    """
+    return _request(body, "dense", heads, normalize=body.normalize is not False, dimensions=body.dimensions)
 
 
-def embed_all(body: TeiTokensBody, _: Headers) -> Request:
-    """A vector for each token."""
-    return _request(body, "multi", options(body, prompt_name=body.prompt_name))
+def embed_all(body: TeiTokensBody, heads: Headers) -> Request:
+    """A vector for each token; raises as `embed`."""
+    return _request(body, "multi", heads)
 
 
-def embed_sparse(body: TeiTokensBody, _: Headers) -> Request:
-    """Weights of vocabulary entries."""
-    return _request(body, "sparse", options(body, prompt_name=body.prompt_name))
+def embed_sparse(body: TeiTokensBody, heads: Headers) -> Request:
+    """Weights of vocabulary entries; raises as `embed`."""
+    return _request(body, "sparse", heads)
 
 
 def similarity(body: TeiSimilarityBody, _: Headers) -> Request:
@@ -51,7 +52,8 @@ def similarity(body: TeiSimilarityBody, _: Headers) -> Request:
     parameters = body.parameters
     wishes = options(parameters, prompt_name=parameters.prompt_name) if parameters else Options()
     sentences = [body.inputs.source_sentence, *body.inputs.sentences]
-    return Request(model=body.model, inputs=texts(sentences), options=wishes)
+    place = places(("inputs.source_sentence", sentences[0]), ("inputs.sentences", body.inputs.sentences))
+    return Request(model=body.model, inputs=texts(sentences), options=wishes, place=place)
 
 
 def render_embed(body: TeiEmbedBody, result: Result) -> object:
@@ -80,7 +82,8 @@ def render_similarity(_: object, result: Result) -> msgspec.Raw:
     return as_numbers(np.clip(np.sum(others * first, axis=1) / lengths, -1, 1).astype(np.float32))
 
 
-def _request(body: TeiTokensBody, output: Output, wishes: Options) -> Request:
+def _request(body: TeiTokensBody, output: Output, heads: Headers, **more: Any) -> Request:  # noqa: ANN401 (of Options)
+    wishes = options(body, prompt_name=body.prompt_name, token_vocabulary=token_vocabulary(heads), **more)
     return Request(model=body.model, inputs=read(body.inputs, "inputs"), outputs=(output,), options=wishes)
 
 
@@ -98,43 +101,43 @@ def _headers_of_sentences(body: TeiSimilarityBody, result: Result) -> dict[str, 
 
 ROUTES = (
     Route(
-        paths=("/embed",),
+        paths=("/embed", "/tei/embed"),
         body=TeiEmbedBody,
         parse=embed,
         render=render_embed,
         answer=(list[list[float]], TeiCounted),
         summary="Vectors of texts",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
-        paths=("/embed_all",),
+        paths=("/embed_all", "/tei/embed_all"),
         body=TeiTokensBody,
         parse=embed_all,
         render=render_all,
         answer=list[list[list[float]]],
         summary="A vector for each token",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
-        paths=("/embed_sparse",),
+        paths=("/embed_sparse", "/tei/embed_sparse"),
         body=TeiTokensBody,
         parse=embed_sparse,
         render=render_sparse,
         answer=list[list[TeiWeight]],
         summary="Weights of vocabulary entries",
         headers=_headers,
-        inputs="inputs",
+        names={"input": ("inputs",)},
     ),
     Route(
-        paths=("/similarity",),
+        paths=("/similarity", "/tei/similarity"),
         body=TeiSimilarityBody,
         parse=similarity,
         render=render_similarity,
         answer=list[float],
         summary="Cosines of a sentence and others",
         headers=_headers_of_sentences,
-        inputs="inputs",
+        names={"input": ("inputs",), "prompt_name": ("parameters.prompt_name",)},
     ),
 )

@@ -1,5 +1,6 @@
 """/score, /rerank and /classify. A model that gives vectors scores by their cosine."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -8,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vecmill.api.dialect import Headers, Route
-from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmInputs, VllmOptions, asked, common, is_vllm, options
-from vecmill.api.inputs import texts, texts_of
+from vecmill.api.dialects.vllm.wire import NAMES, VllmAnswer, VllmInputs, VllmOptions, asked, common, is_vllm, options
+from vecmill.api.inputs import places, texts, texts_of
 from vecmill.api.ranking import check_top, ranked, shortest
 from vecmill.asks import ByTask
 from vecmill.core import Options, Pair, Request, Result
@@ -18,7 +19,10 @@ from vecmill.errors import EmptyInput, InvalidRequest
 Side = str | list[str | dict[str, Any]]
 """One text or several."""
 
-NAMES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+Field = tuple[str, str | Sequence[object]]
+"""What a side is called, and what it holds."""
+
+SIDES = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
 """What the two sides of a score are called."""
 
 
@@ -102,7 +106,9 @@ def parse_score(body: VllmScoreBody, _: Headers) -> ByTask:
     """
     firsts, seconds = _sides(body)
     wishes = options(body, raw_scores=body.use_activation is False, instruction=body.instruction)
-    return _compared(body.model, firsts, seconds, wishes)
+    first, second = _names(body)
+    fields = ((first, getattr(body, first)), (second, getattr(body, second)))
+    return _compared(body.model, firsts, seconds, wishes, fields)
 
 
 def render_score(body: VllmScoreBody, result: Result) -> VllmScoreAnswer:
@@ -131,7 +137,8 @@ def parse_rerank(body: VllmRerankBody, _: Headers) -> ByTask:
         instruction=body.instruction,
         **({"second_tokens": per_document, "truncate": True} if per_document else {}),
     )
-    return _compared(body.model, [body.query], documents, wishes)
+    fields = (("query", body.query), ("documents", documents))
+    return _compared(body.model, [body.query], documents, wishes, fields)
 
 
 def render_rerank(body: VllmRerankBody, result: Result) -> VllmRerankAnswer:
@@ -144,13 +151,13 @@ def render_rerank(body: VllmRerankBody, result: Result) -> VllmRerankAnswer:
     return VllmRerankAnswer(results=rows, **common("rerank", result))
 
 
-def parse_classify(body: VllmClassifyBody, _: Headers) -> Request:
+def parse_classify(body: VllmClassifyBody, headers: Headers) -> Request:
     """Probabilities of labels.
 
     Raises:
         InvalidRequest: There is no input.
     """
-    return asked(body, ("scores",), raw_scores=body.use_activation is False)
+    return asked(body, ("scores",), headers, raw_scores=body.use_activation is False)
 
 
 def render_classify(_: object, result: Result) -> VllmClassifyAnswer:
@@ -164,10 +171,7 @@ def render_classify(_: object, result: Result) -> VllmClassifyAnswer:
 
 def _sides(body: VllmScoreBody) -> tuple[list[str], list[str]]:
     """The texts of both sides, the first as often as the second where it is one."""
-    names = next((pair for pair in NAMES if all(getattr(body, name) is not None for name in pair)), None)
-    if names is None:
-        allowed = ", ".join(" and ".join(pair) for pair in NAMES)
-        raise InvalidRequest(f"two sides are needed: {allowed}", param="queries")
+    names = _names(body)
     firsts, seconds = (_texts(getattr(body, name), name) for name in names)
     if not firsts or not seconds:
         raise EmptyInput(f"{names[0]} or {names[1]} is empty; each needs a text", param=names[0])
@@ -177,27 +181,34 @@ def _sides(body: VllmScoreBody) -> tuple[list[str], list[str]]:
     return firsts, seconds
 
 
+def _names(body: VllmScoreBody) -> tuple[str, str]:
+    """What the body calls its two sides."""
+    names = next((pair for pair in SIDES if all(getattr(body, name) is not None for name in pair)), None)
+    if names is None:
+        allowed = ", ".join(" and ".join(pair) for pair in SIDES)
+        raise InvalidRequest(f"two sides are needed: {allowed}", param="queries")
+    return names
+
+
 def _texts(side: Side, field: str) -> list[str]:
     return texts_of([side] if isinstance(side, str) else side, field)
 
 
-def _compared(model: str | None, firsts: list[str], seconds: list[str], wishes: Options) -> ByTask:
+def _compared(
+    model: str | None, firsts: list[str], seconds: list[str], wishes: Options, fields: tuple[Field, Field]
+) -> ByTask:
     """Pairs for a model that reads them together, else all texts, the first side before the second."""
-    return ByTask(
-        model=model,
-        readings={
-            "rerank": partial(_pairs, model, firsts, seconds, wishes),
-            "classify": partial(_pairs, model, firsts, seconds, wishes),
-            "multi": partial(_pairs, model, firsts, seconds, wishes),
-            "embed": partial(Request, model=model, inputs=texts([*firsts, *seconds]), options=wishes),
-        },
-    )
+    ranked = partial(_pairs, model, firsts, seconds, wishes, fields[1])
+    asked = partial(Request, model=model, inputs=texts([*firsts, *seconds]), options=wishes, place=places(*fields))
+    return ByTask(model=model, readings={"rerank": ranked, "classify": ranked, "multi": ranked, "embed": asked})
 
 
-def _pairs(model: str | None, firsts: list[str], seconds: list[str], wishes: Options) -> Request:
+def _pairs(model: str | None, firsts: list[str], seconds: list[str], wishes: Options, second: Field) -> Request:
     many = firsts * len(seconds) if len(firsts) == 1 else firsts
     inputs = [Pair(*pair) for pair in zip(many, seconds, strict=True)]
-    return Request(model=model, inputs=list(inputs), outputs=("scores",), ranks=True, options=wishes)
+    return Request(
+        model=model, inputs=list(inputs), outputs=("scores",), ranks=True, options=wishes, place=places(second)
+    )
 
 
 def _scored(result: Result, firsts: int) -> Result:
@@ -211,22 +222,31 @@ def _scored(result: Result, firsts: int) -> Result:
 
 ROUTES = (
     Route(
-        paths=("/score", "/v1/score"),
+        paths=("/score", "/v1/score", "/vllm/score", "/vllm/v1/score"),
         body=VllmScoreBody,
         parse=parse_score,
         render=render_score,
         answer=VllmScoreAnswer,
         summary="Scores of pairs of texts",
+        names={
+            "input": tuple(second for _, second in SIDES),
+            "query": tuple(first for first, _ in SIDES),
+            "max_tokens": ("truncate_prompt_tokens",),
+        },
     ),
     Route(
-        paths=("/vllm/rerank", "/rerank", "/v1/rerank", "/v2/rerank"),
+        paths=("/vllm/rerank", "/vllm/v1/rerank", "/vllm/v2/rerank", "/rerank", "/v1/rerank", "/v2/rerank"),
         body=VllmRerankBody,
         parse=parse_rerank,
         render=render_rerank,
         answer=VllmRerankAnswer,
         summary="Documents by their relevance to a query",
         when=is_vllm,
-        inputs="documents",
+        names={
+            "input": ("documents",),
+            "max_tokens": ("truncate_prompt_tokens",),
+            "second_tokens": ("max_tokens_per_doc",),
+        },
     ),
     Route(
         paths=("/vllm/classify", "/classify"),
@@ -235,6 +255,7 @@ ROUTES = (
         render=render_classify,
         answer=VllmClassifyAnswer,
         summary="The best label of each text",
+        names=NAMES,
         when=is_vllm,
     ),
 )

@@ -73,15 +73,15 @@ ROUTES = (
         answer=VllmTokens,
         summary="Tokens of a text",
         when=is_prompt,
-        inputs="prompt",
+        names={"input": ("prompt",)},
     ),
     Route(
-        paths=("/detokenize",),
+        paths=("/detokenize", "/vllm/detokenize"),
         body=VllmDetokenizeBody,
         parse=parse_detokenize,
         render=render_detokenize,
         answer=VllmPrompt,
         summary="The text of tokens",
-        inputs="tokens",
+        names={"input": ("tokens",)},
     ),
 )

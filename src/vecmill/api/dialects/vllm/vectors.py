@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from vecmill.api.dialect import Headers, Route
-from vecmill.api.dialects.vllm.wire import VllmAnswer, VllmInputs, asked, common, is_vllm
+from vecmill.api.dialects.vllm.wire import NAMES, VllmAnswer, VllmInputs, asked, common, is_vllm
 from vecmill.api.encode import DTYPES, ByteOrder, Cells, as_base64, as_numbers, packed
 from vecmill.core import Output, Request, Result
 from vecmill.errors import InvalidRequest
@@ -71,13 +71,13 @@ ORDERS: dict[str | None, ByteOrder] = {None: "<", "native": "<", "little": "<", 
 """Endianness to the order of bytes; native is the smaller end first on every machine that this runs on."""
 
 
-def parse_embeddings(body: VllmEmbeddingsBody, _: Headers) -> Request:
+def parse_embeddings(body: VllmEmbeddingsBody, headers: Headers) -> Request:
     """Vectors, of length 1 unless the request says otherwise.
 
     Raises:
         InvalidRequest: There is no input, or something is asked for that is not served.
     """
-    return _request(body, ("dense",))
+    return _request(body, ("dense",), headers)
 
 
 def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> VllmEmbeddingsAnswer | bytes:
@@ -88,13 +88,13 @@ def render_embeddings(body: VllmEmbeddingsBody, result: Result) -> VllmEmbedding
     return VllmEmbeddingsAnswer(data=data, **common("embd", result))
 
 
-def parse_pooling(body: VllmPoolingBody, _: Headers) -> Request:
+def parse_pooling(body: VllmPoolingBody, headers: Headers) -> Request:
     """What the model gives.
 
     Raises:
         InvalidRequest: As `parse_embeddings`.
     """
-    return _request(body, OUTPUTS[body.task])
+    return _request(body, OUTPUTS[body.task], headers)
 
 
 def render_pooling(body: VllmPoolingBody, result: Result) -> VllmPoolingAnswer | bytes:
@@ -126,11 +126,12 @@ def headers_of_pooling(body: VllmPoolingBody, result: Result) -> dict[str, str]:
     return _headers("pool", body, result)
 
 
-def _request(body: VllmEmbeddingsBody, outputs: tuple[Output, ...]) -> Request:
+def _request(body: VllmEmbeddingsBody, outputs: tuple[Output, ...], headers: Headers) -> Request:
     activated = body.use_activation if body.use_activation is not None else body.normalize
     return asked(
         body,
         outputs,
+        headers,
         dimensions=body.dimensions,
         normalize=activated is not False,
         raw_scores=body.use_activation is False,
@@ -183,22 +184,24 @@ def _converted(body: VllmEmbeddingsBody, value: Cells) -> Cells:
 
 ROUTES = (
     Route(
-        paths=("/vllm/v1/embeddings", "/v1/embeddings", "/embeddings"),
+        paths=("/vllm/v1/embeddings", "/vllm/embeddings", "/v1/embeddings", "/embeddings"),
         body=VllmEmbeddingsBody,
         parse=parse_embeddings,
         render=render_embeddings,
         answer=VllmEmbeddingsAnswer,
         summary="Vectors of texts or token ids",
         headers=headers_of_embeddings,
+        names=NAMES,
         when=is_vllm,
     ),
     Route(
-        paths=("/pooling", "/v1/pooling"),
+        paths=("/pooling", "/v1/pooling", "/vllm/pooling", "/vllm/v1/pooling"),
         body=VllmPoolingBody,
         parse=parse_pooling,
         render=render_pooling,
         answer=VllmPoolingAnswer,
         summary="What the model gives: vectors, vectors of tokens, or scores",
         headers=headers_of_pooling,
+        names=NAMES,
     ),
 )

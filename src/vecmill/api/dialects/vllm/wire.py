@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from vecmill import errors
-from vecmill.api.dialect import STATUSES, ErrorReply, Keys, entry
-from vecmill.api.inputs import Written, read, texts_of
+from vecmill.api.dialect import STATUSES, ErrorReply, Headers, Keys, entry
+from vecmill.api.inputs import Written, read, texts_of, token_vocabulary
 from vecmill.core import Input, Options, Output, Request, Result
 
 
@@ -123,13 +123,17 @@ def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields 
         "truncate": kept is not None,
         "max_tokens": kept if kept != WHOLE else None,
         "truncation_side": body.truncation_side,
-        "token_vocabulary": "native",
     }
     return Options(**{**wishes, **more})
 
 
-def asked(body: VllmInputs, outputs: tuple[Output, ...], **more: Any) -> Request:  # noqa: ANN401 (fields of Options)
-    """The request for what the model gives for each input.
+def asked(
+    body: VllmInputs,
+    outputs: tuple[Output, ...],
+    headers: Headers,
+    **more: Any,  # noqa: ANN401 (fields of Options)
+) -> Request:
+    """The request for what the model gives for each input. Token ids are the model's own unless a header says else.
 
     Raises:
         InvalidRequest: There is no input, or something is asked for that is not served.
@@ -137,7 +141,8 @@ def asked(body: VllmInputs, outputs: tuple[Output, ...], **more: Any) -> Request
     if (body.input is None) == (body.messages is None):
         what = "no input" if body.input is None else "input beside messages; send one of them"
         raise errors.InvalidRequest(f"the request has {what}", param="input")
-    wishes = options(body, conversation=body.messages is not None, **more)
+    vocabulary = token_vocabulary(headers) or "native"
+    wishes = options(body, conversation=body.messages is not None, token_vocabulary=vocabulary, **more)
     inputs = read(body.input) if body.input is not None else _conversations(body)
     return Request(model=body.model, inputs=inputs, outputs=outputs, options=wishes)
 
@@ -161,6 +166,9 @@ def _content(message: VllmMessage) -> str:
     parts = [message.content] if isinstance(message.content, str) else message.content or []
     return "\n".join(texts_of(parts, "messages.content"))
 
+
+NAMES = {"input": ("input", "messages"), "max_tokens": ("truncate_prompt_tokens",)}
+"""What an error calls the fields of `VllmInputs`."""
 
 WHOLE = -1
 """As much as the model takes."""
