@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
@@ -74,6 +74,9 @@ def run(main: Coroutine[None, None, bool]) -> bool:
     with asyncio.Runner(loop_factory=uvicorn.Config("", log_config=None).get_loop_factory()) as runner:
         return runner.run(main)
 
+
+IDLE_S = 2.0
+"""How long connections that say nothing are kept by a worker that leaves: a client may be about to ask."""
 
 POLL_S = 0.02
 """How often a draining server looks whether it is done."""
@@ -167,7 +170,24 @@ class Serving:
         log.info("draining: accepted requests get %g s; once more stops at once", self._settings.drain_s)
 
     async def leave(self) -> None:
-        """Take no connection from now on, answer all that comes on those that are there, and end."""
+        """Take no connection from now on, answer what comes on those that are there, and end.
+
+        Each answer is the last of its connection, which its client is told. So clients that ask all the time meet no
+        connection that closes under their request; only those that have been silent for `IDLE_S` are closed unasked.
+        """
+        for server in self._server.servers:
+            server.close()
+        state, close = self._server.server_state, (b"connection", b"close")
+        self._server.config.encoded_headers.append(close)  # these are made the default every second
+        state.default_headers = [*state.default_headers, close]
+        for connection in cast("list[Protocol]", list(state.connections)):
+            asked = connection.cycle is not None  # before the first request it is, whatever its type says
+            if asked and not connection.cycle.response_complete:
+                connection.shutdown()  # after its answer
+        for _ in range(int(IDLE_S / POLL_S)):
+            if not state.connections:
+                break
+            await asyncio.sleep(POLL_S)
         for _ in range(int(self._settings.drain_timeout_s / POLL_S)):
             if self._grpc is None or not self._grpc.busy:
                 break

@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from vecmill.api import pages
-from vecmill.api.channel import Channel, Start, spawn
+from vecmill.api.channel import Start, spawn
 from vecmill.api.keys import Keys, read_keys
 from vecmill.api.listen import listen, share_grpc
+from vecmill.api.place import GRACE_S, Worker
+from vecmill.api.renewal import Renewal
 from vecmill.config import Settings
 from vecmill.errors import BadSettings, StartError
 
@@ -30,9 +31,6 @@ MOST_STARTS = 5
 
 PAGE_S = 2.0
 """How long a worker may take to say what it counted; then what it said before stands."""
-
-GRACE_S = 5.0
-"""What a worker gets beyond the time to drain before it is killed."""
 
 COUNTS = """\
 # HELP vecmill_workers_ready Workers that answer
@@ -73,39 +71,6 @@ def serve(references: list[str], settings: Settings) -> bool:
                 grpc.close()
 
 
-@dataclass(slots=True, eq=False)
-class Worker:
-    """The place of one worker, which one process after the other takes.
-
-    Attributes:
-        number: From 1.
-        process: The present one.
-        channel: To it.
-        ready: Set while it answers.
-        ready_at: When it began to; of the loop's clock.
-        page: What it counted when it was last asked.
-        failure: What it said that it cannot start for.
-        failures: Deaths in a row.
-        asked: Whether it was asked to end.
-    """
-
-    number: int
-    process: asyncio.subprocess.Process | None = None
-    channel: Channel | None = None
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    ready_at: float = 0.0
-    page: pages.Page = field(default_factory=dict)
-    failure: str = ""
-    failures: int = 0
-    asked: bool = False
-
-    def send(self, number: signal.Signals) -> None:
-        """Send its process a signal, if there is one."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
-
-
 class Workers:
     """The parent of the processes that serve.
 
@@ -128,7 +93,7 @@ class Workers:
         self._failure: StartError | None = None
         self._kept: pages.Page = {}
         self._lost = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._renewal = Renewal(self._workers, settings.drain_timeout_s)
 
     async def run(self) -> bool:
         """Keep all of them running until a signal; whether each ended well.
@@ -139,13 +104,16 @@ class Workers:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._later, self._renew)
+        loop.add_signal_handler(signal.SIGHUP, self._renewal.ask)
+        renewing = loop.create_task(self._renewal.run())
         first, *others = self._workers
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep(first))  # fetches and prepares the models: the others find them
             await _either(first.ready, self._stopping)
             for worker in others:
                 group.create_task(self._keep(worker))
+            await self._stopping.wait()
+            renewing.cancel()  # who leaves now drains as the others do
         if self._failure:
             raise self._failure
         return self._clean
@@ -164,24 +132,6 @@ class Workers:
         """End what did not end in its time."""
         for worker in self._workers:
             worker.send(signal.SIGKILL)
-
-    def _later(self, task: Callable[[], Coroutine[None, None, None]]) -> None:
-        kept = asyncio.create_task(task())
-        self._tasks.add(kept)
-        kept.add_done_callback(self._tasks.discard)
-
-    async def _renew(self) -> None:
-        """Replace the workers, one after the other, each by one that is ready."""
-        log.info("replacing the workers, one by one")
-        for worker in self._workers:
-            await _either(worker.ready, self._stopping)
-            if self._stopping.is_set() or worker.channel is None:
-                return
-            worker.asked = True
-            worker.ready.clear()
-            with contextlib.suppress(ConnectionError):
-                await worker.channel.ask("leave")
-            await _either(worker.ready, self._stopping)
 
     async def _keep(self, worker: Worker) -> None:
         """Keep a process in a worker's place."""
@@ -238,6 +188,7 @@ class Workers:
 
         async def failed(line: str) -> str:
             worker.failure = line
+            worker.ready.clear()
             return ""
 
         async def last(page: str) -> str:
