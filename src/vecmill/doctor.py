@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vecmill.config import FetchSettings
 from vecmill.engine.base import Batch, Engine, choose, load_engine, numbers
+from vecmill.model.jsonfile import architectures
 from vecmill.model.onnxfile import choose_onnx, onnx_files, size_bytes
 from vecmill.model.source import Checkpoint, resolve
 from vecmill.model.spec import Dense, ModelSpec, read_json, read_spec
@@ -102,7 +103,7 @@ def facts(checkpoint: Checkpoint, spec: ModelSpec, kind: str, precision: str) ->
 
 
 def _task_source(spec: ModelSpec) -> str:
-    architecture = str(next(iter(spec.config.get("architectures") or []), "none"))
+    architecture = next(iter(architectures(spec.config, spec.transformer)), "none")
     return "modules.json" if (spec.folder / "modules.json").is_file() else f"config.json: architectures {architecture}"
 
 

@@ -187,7 +187,11 @@ def test_each_tensor_is_checked(tmp_path: Path, family: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"hidden_act": "mish", "hidden_activation": "mish"}, UnsupportedModel, "activation 'mish' is not supported"),
+        (
+            {"hidden_act": "laplace", "hidden_activation": "laplace"},
+            UnsupportedModel,
+            "activation 'laplace' is not supported",
+        ),
         ({"partial_rotary_factor": 0.5}, UnsupportedModel, "partial_rotary_factor = 0.5 is not supported for"),
         ({"attn_logit_softcapping": 50.0}, UnsupportedModel, "attn_logit_softcapping = 50.0 is not supported for"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, UnsupportedModel, "rope_type = 'dynamic'"),

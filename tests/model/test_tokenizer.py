@@ -252,7 +252,16 @@ def test_settings_that_are_refused(
 def test_no_tokenizer(tmp_path: Path) -> None:
     """A folder without a tokenizer names the files that would be one."""
     (write_bert(tmp_path) / "tokenizer.json").unlink()
-    assert_refused(read_spec(tmp_path), MissingFile, "no tokenizer.json and no vocab.txt")
+    assert_refused(read_spec(tmp_path), MissingFile, "no tokenizer.json and no vocab.txt; complete the folder")
+
+
+def test_a_tokenizer_in_other_files(tmp_path: Path) -> None:
+    """One that is kept in files that are not read: they are named, with how to make the one that is."""
+    (write_bert(tmp_path) / "tokenizer.json").unlink()
+    for name in ("vocab.json", "merges.txt", "spiece.model"):
+        (tmp_path / name).touch()
+    message = "no vocab.txt; found merges.txt, spiece.model, vocab.json: AutoTokenizer.from_pretrained(FOLDER)"
+    assert_refused(read_spec(tmp_path), MissingFile, message)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"model": {"type": "Unknown"}}'])

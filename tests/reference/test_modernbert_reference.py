@@ -167,7 +167,7 @@ def test_each_tensor_is_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"hidden_activation": "mish"}, UnsupportedModel, "activation 'mish' is not supported"),
+        ({"hidden_activation": "laplace"}, UnsupportedModel, "activation 'laplace' is not supported"),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "dynamic"}}},
             UnsupportedModel,

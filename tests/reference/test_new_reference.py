@@ -224,7 +224,7 @@ def test_each_tensor_is_checked(tmp_path: Path, renamed: Any) -> None:
             "rope_type = 'dynamic' is not supported",
         ),
         ({"rope_scaling": {"type": "ntk", "factor": 2, "mixed_b": 0.625}}, UnsupportedModel, "mixed_b = 0.625"),
-        ({"hidden_act": "mish"}, UnsupportedModel, "activation 'mish' is not supported"),
+        ({"hidden_act": "laplace"}, UnsupportedModel, "activation 'laplace' is not supported"),
         ({"num_attention_heads": 3}, CorruptFile, "3 heads do not divide a hidden_size of 16"),
         ({"rope_scaling": {"type": "ntk", "factor": "2"}}, CorruptFile, "Expected `float`, got `str`"),
         ({"num_hidden_layers": 4}, MissingFile, "no tensor 'encoder.layer.3.attention.qkv_proj.weight'"),

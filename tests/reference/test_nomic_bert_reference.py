@@ -228,7 +228,7 @@ def test_bytes_do_not_depend_on_mates(tmp_path: Path) -> None:
         ({"activation_function": "gelu"}, UnsupportedModel, "activation_function = 'gelu'"),
         ({"rope_parameters": {"rope_type": "dynamic"}}, UnsupportedModel, "rope_type = 'dynamic' is not supported"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, UnsupportedModel, "partial_rotary_factor = 0.5"),
-        ({"hidden_act": "mish"}, UnsupportedModel, "activation 'mish' is not supported"),
+        ({"hidden_act": "laplace"}, UnsupportedModel, "activation 'laplace' is not supported"),
         ({"num_attention_heads": 3}, CorruptFile, "3 heads do not divide a hidden_size of 16"),
         ({"num_hidden_layers": 0}, CorruptFile, "Expected `int` >= 1 - at `$.num_hidden_layers`"),
         ({"num_hidden_layers": 4}, MissingFile, "no tensor 'encoder.layers.3.attn.Wqkv.weight'"),

@@ -65,6 +65,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "GELU": nn.functional.gelu,
     "Sigmoid": torch.sigmoid,
     "SiLU": nn.functional.silu,
+    "LeakyReLU": nn.functional.leaky_relu,
+    "ELU": nn.functional.elu,
+    "SELU": nn.functional.selu,
+    "Mish": nn.functional.mish,
+    "ReLU6": nn.functional.relu6,
+    "Softplus": nn.functional.softplus,
+    "Softsign": nn.functional.softsign,
 }
 
 
@@ -98,7 +105,9 @@ class _Dense(nn.Module):  # type: ignore[misc]  # as above
         activation = ACTIVATIONS.get(module.activation)
         if activation is None:
             known = ", ".join(sorted(ACTIVATIONS))
-            raise UnsupportedModel(f"activation {module.activation!r} is not supported; supported: {known}")
+            raise UnsupportedModel(
+                f"{module.folder}: activation {module.activation!r} is not supported; supported: {known}"
+            )
         weights = read_weights(module.folder)
         out, into = module.out_features, module.in_features
         self.linear = _linear(weights, "linear.weight", "linear.bias" if module.bias else None, (out, into))

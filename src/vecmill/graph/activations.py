@@ -1,5 +1,7 @@
 """Activation functions by the names that transformers and torch give them."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,33 +29,68 @@ def plain_activation(graph: Graph, x: str, kind: str) -> str:
     """
     if kind in IDENTITIES:
         return x
-    if kind in {"silu", "swish", "SiLU"}:
-        return graph.op("Mul", x, graph.op("Sigmoid", x))
+    if made := MADE.get(kind):
+        return made(graph, x)
     row = ACTIVATIONS.get(kind)
     if row is None:
-        raise UnsupportedModel(f"activation {kind!r} is not supported; supported: {', '.join(sorted(ACTIVATIONS))}")
+        known = ", ".join(sorted({*ACTIVATIONS, *MADE, *IDENTITIES}, key=lambda name: (name.lower(), name)))
+        raise UnsupportedModel(f"activation {kind!r} is not supported; supported: {known}")
     name, domain = row
     return graph.op(name, x, domain=domain)
 
 
+def _silu(graph: Graph, x: str) -> str:
+    return graph.op("Mul", x, graph.op("Sigmoid", x))
+
+
+def _quick_gelu(graph: Graph, x: str) -> str:
+    return graph.op("Mul", x, graph.op("Sigmoid", graph.op("Mul", x, graph.number(1.702))))
+
+
+def _mish(graph: Graph, x: str) -> str:
+    """Misra, arXiv 1908.08681."""
+    return graph.op("Mul", x, graph.op("Tanh", graph.op("Softplus", x)))
+
+
+def _relu2(graph: Graph, x: str) -> str:
+    above = graph.op("Relu", x)
+    return graph.op("Mul", above, above)
+
+
+def _relu6(graph: Graph, x: str) -> str:
+    return graph.op("Clip", x, graph.number(0), graph.number(6))
+
+
+def _gelu_10(graph: Graph, x: str) -> str:
+    return graph.op("Clip", graph.op("Gelu", x, domain=FUSED), graph.number(-10), graph.number(10))
+
+
 IDENTITIES = {"Identity", "linear", "none"}
 
-FUSED_ACTIVATIONS = {
-    "gelu_new": "FastGelu",
-    "gelu_fast": "FastGelu",
-    "gelu_pytorch_tanh": "FastGelu",
+MADE: dict[str, Callable[[Graph, str], str]] = {
+    **dict.fromkeys(("silu", "swish", "SiLU"), _silu),
+    **dict.fromkeys(("mish", "Mish"), _mish),
+    **dict.fromkeys(("relu6", "ReLU6"), _relu6),
+    "gelu_10": _gelu_10,
+    "quick_gelu": _quick_gelu,
+    "relu2": _relu2,
 }
+"""Those that are several operations."""
+
+FUSED_ACTIVATIONS = dict.fromkeys(
+    ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"), "FastGelu"
+)
+"""One formula, with the hyperbolic tangent, under all of its names."""
 
 ACTIVATIONS = {
-    "gelu": ("Gelu", FUSED),
-    "GELU": ("Gelu", FUSED),
-    "gelu_new": ("FastGelu", FUSED),
-    "gelu_fast": ("FastGelu", FUSED),
-    "gelu_pytorch_tanh": ("FastGelu", FUSED),
-    "relu": ("Relu", ""),
-    "ReLU": ("Relu", ""),
-    "tanh": ("Tanh", ""),
-    "Tanh": ("Tanh", ""),
-    "sigmoid": ("Sigmoid", ""),
-    "Sigmoid": ("Sigmoid", ""),
+    **dict.fromkeys(("gelu", "gelu_python", "GELU"), ("Gelu", FUSED)),
+    **{kind: (name, FUSED) for kind, name in FUSED_ACTIVATIONS.items()},
+    **dict.fromkeys(("relu", "ReLU"), ("Relu", "")),
+    **dict.fromkeys(("leaky_relu", "LeakyReLU"), ("LeakyRelu", "")),
+    **dict.fromkeys(("elu", "ELU"), ("Elu", "")),
+    **dict.fromkeys(("tanh", "Tanh"), ("Tanh", "")),
+    **dict.fromkeys(("sigmoid", "Sigmoid"), ("Sigmoid", "")),
+    "SELU": ("Selu", ""),
+    "Softplus": ("Softplus", ""),
+    "Softsign": ("Softsign", ""),
 }

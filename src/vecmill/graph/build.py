@@ -1,6 +1,7 @@
 """From a ModelSpec to a compiled graph: the family's encoder, then the head."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 import msgspec
@@ -88,15 +89,25 @@ def build(spec: ModelSpec, precision: str = "float32", outputs: Sequence[Output]
     packed = spec.family in PACKED and set(outputs) <= POOLED and spec.mark in {None, "second"}
     graph = Graph(precision, _only_token(spec, outputs), spec.mark, packed=packed)
     weights = read_weights(spec.transformer)
-    try:
+    with _config_of(spec):
         states = _rows(graph, family.states(graph, spec, weights))
         encoded = Encoded(states, spec, weights, weights.strip(family.PREFIXES, family.WORDS), family.WORDS)
         results: dict[str, tuple[str, Axes]] = {
             output: (HEADS[output][0](graph, encoded), HEADS[output][1](spec)) for output in outputs
         }
-    except msgspec.ValidationError as error:
-        raise CorruptFile(f"{spec.transformer / 'config.json'}: {error}") from error
     return graph.compile(results, (IDS, *([MARKS] if spec.mark else []), *(LAYOUT if packed else ())))
+
+
+@contextmanager
+def _config_of(spec: ModelSpec) -> Iterator[None]:
+    """Within it, config.json makes a network: what it says may be of a wrong kind, or no size that there can be."""
+    try:
+        yield
+    except UnsupportedModel as error:
+        named = str(spec.folder) in str(error)  # what does not know of the checkpoint cannot name it
+        raise error if named else UnsupportedModel(f"{spec.transformer}: {error}") from error
+    except (msgspec.ValidationError, TypeError, ValueError, LookupError, OverflowError) as error:
+        raise CorruptFile(f"{spec.transformer / 'config.json'}: {error}") from error
 
 
 def _rows(graph: Graph, states: str) -> str:

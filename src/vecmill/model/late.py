@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from vecmill.errors import CorruptFile
-from vecmill.model.jsonfile import read_json
+from vecmill.model.jsonfile import architectures, read_json
 from vecmill.model.modules import TOKENS, Module, Normalize, Projection, read_tail
 
 QUERY, DOCUMENT = "query", "document"
@@ -99,7 +99,7 @@ def read_late(
         CorruptFile: A setting is none.
         UnsupportedModel: A module is not known.
     """
-    if STANFORD in (config.get("architectures") or []) and len(modules) == 1:
+    if STANFORD in architectures(config, folder) and len(modules) == 1:
         return _read_stanford(folder)
     library = read_json(folder / "config_sentence_transformers.json", optional=True)
     tail = tuple(read_tail(folder, kind, path, TOKENS) for kind, path in modules[1:] if kind != MASK)

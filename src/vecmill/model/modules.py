@@ -27,6 +27,9 @@ KNOWN = ("sentence_transformers.", "pylate.models.")
 ROW, TOKENS = "sentence_embedding", "token_embeddings"
 """What a module works on: the pooled row, or the states of tokens."""
 
+TRAINING = "Dropout"
+"""A module that does nothing but in training."""
+
 FIRST = ("Transformer", "StaticEmbedding", "MLMTransformer")
 """Modules that a chain can begin with."""
 
@@ -99,17 +102,17 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
     first = modules[0][0] if modules else "absent"
     if first not in FIRST:
         raise UnsupportedModel(f"{path}: the first module is {first}, not {' or '.join(FIRST)}")
-    return modules
+    return [(kind, place) for kind, place in modules if kind != TRAINING]
 
 
 def read_pooling(
-    folder: Path, modules: list[tuple[str, str]], width: int, default: str = "mean"
+    folder: Path, modules: list[tuple[str, str]], default: str = "mean"
 ) -> tuple[tuple[str, ...], bool, list[tuple[str, str]]]:
     """Modes, whether the prompt is pooled, and the modules that follow; `default` where no module says.
 
     Raises:
         MissingFile: The pooling has no config.json.
-        CorruptFile: It pools another width than the transformer's.
+        CorruptFile: A mode is no name.
         UnsupportedModel: The module is no pooling, or a mode is unknown.
     """
     if not modules:
@@ -121,13 +124,13 @@ def read_pooling(
     settings = read_json(path)
     old = [mode for key, mode in OLD_POOLING_KEYS.items() if settings.get(key)]
     named = settings.get("pooling_mode") or old or "mean"
+    if not isinstance(named, str | list):
+        raise CorruptFile(f"{path}: pooling_mode is {named!r}, a name or a list of names is needed")
     modes = (named,) if isinstance(named, str) else tuple(named)
     unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:
         raise UnsupportedModel(f"{path}: pooling {', '.join(map(str, unknown))}; supported: {', '.join(POOLINGS)}")
-    found = settings.get("embedding_dimension", settings.get("word_embedding_dimension", width))
-    if found != width:
-        raise CorruptFile(f"{path}: pooling of {found} numbers after a transformer of {width}")
+    # The width that is stated here counts nowhere: the states have the transformer's.
     return modes, bool(settings.get("include_prompt", True)), rest
 
 

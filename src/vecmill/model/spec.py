@@ -12,7 +12,7 @@ from typing import Any
 
 from vecmill.core import Output
 from vecmill.errors import CorruptFile, MissingFile
-from vecmill.model.jsonfile import positive, read_json
+from vecmill.model.jsonfile import architectures, positive, read_json, settings_of
 from vecmill.model.late import DOCUMENT, Late, read_late, read_m3
 from vecmill.model.limits import first_position, max_tokens, side_limits
 from vecmill.model.modules import (
@@ -152,6 +152,11 @@ def read_spec(folder: Path, task: Task | None = None) -> ModelSpec:
         CorruptFile: A file is not JSON or says something that cannot be.
         UnsupportedModel: The chain holds a module that vecmill does not know, or the task is none that is served.
     """
+    with settings_of(folder):
+        return _read_spec(folder, task)
+
+
+def _read_spec(folder: Path, task: Task | None) -> ModelSpec:
     modules = read_modules(folder)
     if place := find_static(folder, modules):
         return _read_static(folder, place, modules)
@@ -179,7 +184,8 @@ def _embedder(spec: ModelSpec, modules: list[tuple[str, str]]) -> ModelSpec:
     check_states(read_stated(spec.transformer))
     width = next((name for name in WIDTHS if name in spec.config), WIDTHS[0])
     numbers = positive(spec.config, width, spec.transformer)
-    pooling, include_prompt, rest = read_pooling(spec.folder, modules[1:], numbers, _bare_pooling(spec.config))
+    bare = _bare_pooling(spec.config, spec.transformer)
+    pooling, include_prompt, rest = read_pooling(spec.folder, modules[1:], bare)
     tail = tuple(read_tail(spec.folder, kind, path) for kind, path in rest)
     return replace(
         spec,
@@ -228,10 +234,9 @@ HEADS: dict[Task, Callable[[ModelSpec, list[tuple[str, str]]], ModelSpec]] = {
 """Task to what the checkpoint says of its head."""
 
 
-def _bare_pooling(config: dict[str, Any]) -> str:
+def _bare_pooling(config: dict[str, Any], folder: Path) -> str:
     """What a transformer alone is pooled with: the last token of a language model whose tokens see only the past."""
-    architecture = next(iter(config.get("architectures") or []), "")
-    causal = str(architecture).endswith("ForCausalLM") and config.get("is_causal", True)
+    causal = next(iter(architectures(config, folder)), "").endswith("ForCausalLM") and config.get("is_causal", True)
     return "lasttoken" if causal else "mean"
 
 
@@ -284,6 +289,8 @@ def _prompts(settings: dict[str, Any], folder: Path) -> dict[str, str]:
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise CorruptFile(f"{path}: prompts is no object of texts")
     default = settings.get("default_prompt_name")
+    if not isinstance(default, str | None):
+        raise CorruptFile(f"{path}: default_prompt_name is {default!r}, a name is needed")
     if default in IMPLIED_PROMPTS:
         prompts = {default: "", **prompts}
     if default is not None and default not in prompts:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vecmill.errors import CorruptFile, UnsupportedModel
-from vecmill.model.jsonfile import read_json
+from vecmill.model.jsonfile import architectures, read_json
 from vecmill.model.late import LIBRARIES, MASK, STANFORD
 
 Task = Literal["embed", "classify", "rerank", "sparse", "multi"]
@@ -147,7 +147,7 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
     Raises:
         UnsupportedModel: It was trained for something that vecmill does not answer.
     """
-    architecture = _architecture(config)
+    architecture = _architecture(config, folder)
     library = str(read_json(folder / "config_sentence_transformers.json", optional=True).get("model_type"))
     kinds = frozenset(kind for kind, _ in modules)
     for ending, what in UNANSWERED.items():
@@ -157,6 +157,10 @@ def detect(folder: Path, config: dict[str, Any], modules: Modules) -> Task:
     name = _name(folder).lower()
     count = len(labels(config, folder)) if architecture.endswith(CLASSIFIER) else 0
     return next(task for task, holds in EVIDENCE if holds(name, architecture, kinds | {library} - TRAINED, count))
+
+
+MOST_LABELS = 1_000_000
+"""More than any head has; a larger number is a mistake that would fill the memory with names."""
 
 
 def _name(folder: Path) -> str:
@@ -171,13 +175,19 @@ def labels(config: dict[str, Any], folder: Path) -> tuple[str, ...]:
     Raises:
         CorruptFile: The numbers are not 0, 1, 2 ...
     """
-    named = config.get("id2label")
+    named, path = config.get("id2label"), folder / "config.json"
     if not isinstance(named, dict) or not named:
-        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels") or 2)))
-    by_number = {int(number): str(label) for number, label in named.items()}
+        count = config.get("num_labels") or 2
+        if type(count) is not int or not 0 < count <= MOST_LABELS:
+            raise CorruptFile(f"{path}: num_labels is {count!r}, a number of labels is needed")
+        return tuple(f"LABEL_{number}" for number in range(count))
+    try:
+        by_number = {int(number): str(label) for number, label in named.items()}
+    except ValueError as error:
+        raise CorruptFile(f"{path}: id2label names labels by {', '.join(named)}, numbers are needed") from error
     if sorted(by_number) != list(range(len(by_number))):
         numbers = ", ".join(map(str, sorted(by_number)))
-        raise CorruptFile(f"{folder / 'config.json'}: id2label names the numbers {numbers}, wanted 0, 1, 2 ...")
+        raise CorruptFile(f"{path}: id2label names the numbers {numbers}, wanted 0, 1, 2 ...")
     return tuple(by_number[number] for number in range(len(by_number)))
 
 
@@ -229,7 +239,7 @@ def read_scores(folder: Path, config: dict[str, Any], modules: Modules) -> Class
         UnsupportedModel: A language model without the tokens "yes" and "no", or asked in an unknown way.
     """
     place = next((path for kind, path in modules if kind == "LogitScore"), None)
-    if place is None and not _architecture(config).endswith(LANGUAGE_MODEL):
+    if place is None and not _architecture(config, folder).endswith(LANGUAGE_MODEL):
         return read_classifier(config, folder)
     if place is None:
         words = read_json(folder / modules[0][1] / "tokenizer.json").get("model", {}).get("vocab", {})
@@ -280,8 +290,11 @@ def has_types(family: str, config: dict[str, Any], folder: Path) -> bool:
     """Whether the second text of a pair has a type of its own, which tokenizer_config.json may deny."""
     named = read_json(folder / "tokenizer_config.json", optional=True).get("model_input_names")
     given = not isinstance(named, list) or "token_type_ids" in named
-    return given and family not in UNTYPED and int(config.get("type_vocab_size", TYPES.get(family, 0))) > 1
+    types = config.get("type_vocab_size", TYPES.get(family, 0))
+    if type(types) is not int:
+        raise CorruptFile(f"{folder / 'config.json'}: type_vocab_size is {types!r}, a number is needed")
+    return given and family not in UNTYPED and types > 1
 
 
-def _architecture(config: dict[str, Any]) -> str:
-    return str(next(iter(config.get("architectures") or []), ""))
+def _architecture(config: dict[str, Any], folder: Path) -> str:
+    return next(iter(architectures(config, folder)), "")

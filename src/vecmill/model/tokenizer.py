@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from vecmill.core import Pair
 from vecmill.errors import CorruptFile, InvalidRequest, UnsupportedModel
+from vecmill.model.jsonfile import settings_of
 from vecmill.model.late import SIDES
 from vecmill.model.pairs import PairFrame
 from vecmill.model.sides import Sides
@@ -39,6 +40,10 @@ class Tokenizer:
     """
 
     def __init__(self, spec: ModelSpec) -> None:
+        with settings_of(spec.folder):
+            self._read(spec)
+
+    def _read(self, spec: ModelSpec) -> None:
         self.native, side = read_tokenizer(spec)
         self._keeps_end = side == "left"
         self.max_tokens = spec.max_tokens

@@ -19,11 +19,18 @@ WORD_PIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 """Classes that are read from vocab.txt where there is no tokenizer.json."""
 
 
+SLOW = ("vocab.json", "merges.txt", "*.model", "*.tiktoken")
+"""What a tokenizer may be kept in that is not read here."""
+
+
 def read_tokenizer(spec: ModelSpec) -> tuple[tokenizers.Tokenizer, str]:
     """The tokenizer without frame and limit, and the side on which long texts are cut."""
     # A static model's tokenizer.json is taken as it is: its libraries read nothing else.
     settings = read_settings(spec.transformer) if spec.family != STATIC else {}
-    kind = class_name(spec.family, settings.get("tokenizer_class") or spec.config.get("tokenizer_class"))
+    stated = settings.get("tokenizer_class") or spec.config.get("tokenizer_class")
+    if not isinstance(stated, str | None):
+        raise CorruptFile(f"{spec.transformer}: tokenizer_class is {stated!r}, a name is needed")
+    kind = class_name(spec.family, stated)
     native = _from_json(spec.transformer) or _from_vocabulary(spec.transformer, kind, settings)
     side = _truncation_side(spec, settings, native)
 
@@ -58,7 +65,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def _truncation_side(spec: ModelSpec, settings: dict[str, Any], native: tokenizers.Tokenizer) -> str:
     """What tokenizer_config.json says, else tokenizer.json, of whose truncation nothing else counts."""
     side = settings.get("truncation_side") or (native.truncation or {}).get("direction", "right")
-    if side not in {"left", "right"}:
+    if side not in ("left", "right"):
         path = spec.transformer / "tokenizer_config.json"
         raise UnsupportedModel(f"{path}: truncation_side = {side!r} is not supported; supported: left, right")
     return str(side)
@@ -78,7 +85,10 @@ def _from_vocabulary(folder: Path, kind: str, settings: dict[str, Any]) -> token
     """A WordPiece tokenizer from vocab.txt, for checkpoints older than tokenizer.json."""
     path = folder / "vocab.txt"
     if not path.is_file():
-        raise MissingFile(f"{folder}: no tokenizer.json and no vocab.txt: complete the folder")
+        found = sorted(file.name for pattern in SLOW for file in folder.glob(pattern))
+        make = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers writes tokenizer.json"
+        hint = f"found {', '.join(found)}: {make}" if found else "complete the folder"
+        raise MissingFile(f"{folder}: no tokenizer.json and no vocab.txt; {hint}")
     if kind not in WORD_PIECE:
         supported = ", ".join(WORD_PIECE)
         raise UnsupportedModel(f"{path}: a vocabulary of {kind} without tokenizer.json; supported: {supported}")

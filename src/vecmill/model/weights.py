@@ -18,18 +18,22 @@ from numpy.typing import NDArray
 from vecmill.errors import CorruptFile, MissingFile, UnsupportedModel
 from vecmill.model.pickled import read_pickled
 
-STORED: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+STORED: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "F64": np.dtype("<f8"),
+}
 """Types that weights may be stored in; tensors of other types (position ids, counters) are no weights."""
 
 NUMBERS: dict[str, np.dtype[Any]] = STORED | {
-    "F64": np.dtype("<f8"),
     "I8": np.dtype("i1"),
     "I32": np.dtype("<i4"),
     "I64": np.dtype("<i8"),
 }
 """Types of tables that are looked up, not multiplied."""
 
-SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8, "F64": 8} | {
+SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8} | {
     name: dtype.itemsize for name, dtype in STORED.items()
 }
 
