@@ -179,9 +179,8 @@ class Ranges:
     characters: tuple[int, int] | None
 
 
-def nothing() -> NDArray[np.float32]:
-    """No rows, float32 [0, 0]."""
-    return np.empty((0, 0), dtype=np.float32)
+NOTHING: NDArray[np.float32] = np.empty((0, 0), dtype=np.float32)
+"""No rows."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,10 +206,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: str
-    rows: NDArray[np.float32] = msgspec.field(default_factory=nothing)
+    rows: NDArray[np.float32] = NOTHING
     sparse: list[Sparse] = msgspec.field(default_factory=list)
     multi: list[NDArray[np.float32]] = msgspec.field(default_factory=list)
-    scores: NDArray[np.float32] = msgspec.field(default_factory=nothing)
+    scores: NDArray[np.float32] = NOTHING
     labels: tuple[str, ...] = ()
     tokens: list[int]
     ranges: list[Ranges] = msgspec.field(default_factory=list)

@@ -243,7 +243,7 @@ def test_threads_share_too(serve: Serve, fake: FakeEngine) -> None:
             pass
         ((flight,),) = [flights.values() for flights in model._asking._flights._flights.values()]
         asked += [pool.submit(model.compute, request) for _ in range(7)]
-        while len(vars(flight.future)["_done_callbacks"]) < 8:  # the runner's own, and one a follower
+        while len(flight.future._calls) < 8:  # the runner's own, and one a follower
             pass
         fake.gate.set()
         rows = [one.result(20).rows for one in asked]

@@ -18,7 +18,7 @@ from vecmill.engine.base import Batch, Column
 from vecmill.engine.fake import FakeEngine
 from vecmill.errors import InputTooLong, InvalidRequest
 from vecmill.model.spec import ModelSpec
-from vecmill.serving.prepared import INLINE_CHARS
+from vecmill.serving.preparing import INLINE_CHARS
 from vecmill.serving.priority import NICE
 from vecmill.serving.served import ServedModel
 

@@ -32,6 +32,7 @@ from vecmill.api.endpoint import Endpoint, error_response
 from vecmill.api.metrics import Metrics
 from vecmill.api.probes import Probes
 from vecmill.api.replies import UNEXPECTED
+from vecmill.api.rounds import Rounds
 from vecmill.api.stream import PATH, Stream
 from vecmill.api.trace import Traced
 from vecmill.config import Settings
@@ -73,12 +74,14 @@ def build(
     metrics = metrics or Metrics(registry)
     events.subscribers.append(metrics)
     encoding = ThreadPoolExecutor(2, "encoder", initializer=go_behind)
+    rounds = Rounds()
     endpoints = {
         asked: Endpoint(
             choices,
             registry,
             callers,
             max_body_bytes=settings.max_body_bytes,
+            rounds=rounds,
             body_timeout_s=settings.body_timeout_s,
             encoding=encoding,
         )
@@ -90,7 +93,7 @@ def build(
     routes = [  # served names may hold slashes, and would take what follows them for their own
         Mounted(path.replace("{model}", "{model:path}"), endpoint) for (path, _), endpoint in longest_first
     ]
-    routes.append(Mounted(PATH, Stream(registry, callers, events, settings)))
+    routes.append(Mounted(PATH, Stream(registry, callers, events, settings, rounds)))
     app = Starlette(  # pages first: they answer GET alone, an endpoint says what else a path could be asked
         routes=[
             *Probes(registry, bare(settings.health_route)).routes(),

@@ -16,6 +16,10 @@ KEY_HEADERS = ("authorization", "api-key", "x-api-key")
 """Where clients put their key: OpenAI's and most others' place, Azure's, and that of many gateways."""
 
 
+TERMS = frozenset({"x-priority", "x-request-timeout"})
+"""What else a caller may say of a request."""
+
+
 class Callers:
     """Who may ask, and how much each counts. Without any key everybody may, as one tenant.
 
@@ -42,6 +46,8 @@ class Callers:
             InvalidRequest: The priority is no word of `PRIORITIES`, or the timeout no number of seconds.
         """
         tenant, share = self._tenant(headers)
+        if TERMS.isdisjoint(headers):
+            return Caller(tenant=tenant, share=share, timeout_s=self._patience_s)
         priority = headers.get("x-priority", "normal").strip().lower()
         if priority not in PRIORITIES:
             raise InvalidRequest(f"x-priority is {priority!r}; allowed are {', '.join(PRIORITIES)}", param="x-priority")

@@ -1,6 +1,7 @@
 """Rows of numbers as they travel: in fewer bits where that is asked, as JSON numbers or base64, one `Raw` a row."""
 
-import base64
+import sys
+from binascii import b2a_base64
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 Rows = NDArray[np.float32]
 Cells = NDArray[Any]
 ByteOrder = Literal["<", ">"]
+NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 
 def as_numbers(row: Cells) -> msgspec.Raw:
@@ -21,12 +23,13 @@ def as_numbers(row: Cells) -> msgspec.Raw:
 
 def packed(row: Cells, order: ByteOrder = "<") -> bytes:
     """The numbers themselves, by default little-endian. Takes any shape."""
-    return row.astype(row.dtype.newbyteorder(order), copy=False).tobytes()
+    swapped = order != NATIVE and row.dtype.itemsize > 1
+    return (row.byteswap() if swapped else row).tobytes()
 
 
 def as_base64(row: Cells, order: ByteOrder = "<") -> msgspec.Raw:
     """A JSON string: base64 of the numbers, little-endian, as OpenAI's clients decode float32."""
-    return msgspec.Raw(b'"' + base64.b64encode(packed(row, order)) + b'"')
+    return msgspec.Raw(b'"' + b2a_base64(packed(row, order), newline=False) + b'"')
 
 
 ENCODINGS: dict[str, Callable[[Cells], msgspec.Raw]] = {"float": as_numbers, "base64": as_base64}
@@ -93,4 +96,4 @@ def encoded(rows: Rows, dtype: str | None = None, encoding: str | None = None) -
         encoding: A key of `ENCODINGS`; None is numbers.
     """
     encode = ENCODINGS[encoding or "float"]
-    return [encode(row) for row in DTYPES[dtype or "float"](rows)]
+    return [encode(row) for row in (DTYPES[dtype](rows) if dtype else rows)]

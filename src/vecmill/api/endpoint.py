@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from vecmill.api.decode import decode, decode_query, keys_of
 from vecmill.api.dialect import Dialect, Route
 from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, error_headers, in_time, rendered, result_headers
+from vecmill.api.rounds import Rounds
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Ask, One
 from vecmill.core import Caller, Result
@@ -47,6 +49,7 @@ class Endpoint:
         registry: The models.
         callers: Who may ask, and on which terms.
         max_body_bytes: Most bytes of a body.
+        rounds: As `Incoming`.
         body_timeout_s: As `Incoming`.
         encoding: Where large bodies are decoded and large answers encoded.
 
@@ -61,6 +64,7 @@ class Endpoint:
         callers: Callers,
         *,
         max_body_bytes: int,
+        rounds: Rounds,
         body_timeout_s: float,
         encoding: Executor,
     ) -> None:
@@ -68,6 +72,7 @@ class Endpoint:
         self._registry = registry
         self._callers = callers
         self._max_body_bytes = max_body_bytes
+        self._rounds = rounds
         self._body_timeout_s = body_timeout_s
         self._encoding = encoding
         self.method = choices[0][1].method
@@ -81,12 +86,12 @@ class Endpoint:
         trace.route = choice.route.paths[0]
         response: ASGIApp
         try:
-            incoming = Incoming(scope, receive, self._registry, self._body_timeout_s)
-            caller, given = await self._open(incoming)
-            trace.tenant = caller.tenant
-            choice = self._choose(given, incoming)
-            trace.route = choice.route.paths[0]
-            response = await self._answer(choice, given, incoming, trace, caller)
+            with Incoming(scope, receive, self._registry, self._rounds, self._body_timeout_s) as incoming:
+                caller, given = await self._open(incoming)
+                trace.tenant = caller.tenant
+                choice = self._choose(given, incoming)
+                trace.route = choice.route.paths[0]
+                response = await self._answer(choice, given, incoming, trace, caller)
         except InvalidRequest as failure:
             response = error_response(choice.dialect, failure.about(choice.route.words(keys_of(given))))
         except VecmillError as failure:
@@ -119,27 +124,28 @@ class Endpoint:
         *others, last = self._choices
         if not others:
             return last
-        keys = keys_of(given)
-        return next((one for one in others if one.route.when and one.route.when(keys, incoming.headers)), last)
+        keys, headers = keys_of(given), incoming.headers
+        for one in others:
+            if one.route.when and one.route.when(keys, headers):
+                return one
+        return last
 
-    async def _understand(self, choice: Choice, given: bytes, incoming: Incoming) -> tuple[Any, Ask]:
-        """The body and what it asks, on a thread where there is much to read: others are answered meanwhile."""
+    def _understand(self, choice: Choice, given: bytes, headers: Mapping[str, str]) -> tuple[Any, Ask]:
+        """The body and what it asks."""
         route = choice.route
-
-        def understand() -> tuple[Any, Ask]:
-            if route.read:
-                body = route.read(choice.decoder, given, incoming.headers)
-            else:
-                body = decode_query(given, route.body) if self.method == "GET" else decode(choice.decoder, given)
-            return body, route.parse(body, incoming.headers)
-
-        if len(given) <= INLINE_BYTES:
-            return understand()
-        return await asyncio.get_running_loop().run_in_executor(self._encoding, understand)
+        if route.read:
+            body = route.read(choice.decoder, given, headers)
+        else:
+            body = decode_query(given, route.body) if self.method == "GET" else decode(choice.decoder, given)
+        return body, route.parse(body, headers)
 
     async def _answer(self, choice: Choice, given: bytes, incoming: Incoming, trace: Trace, caller: Caller) -> "Reply":
         route = choice.route
-        body, ask = await self._understand(choice, given, incoming)
+        if len(given) <= INLINE_BYTES:
+            body, ask = self._understand(choice, given, incoming.headers)
+        else:  # on a thread, while others are answered
+            understand = partial(self._understand, choice, given, incoming.headers)
+            body, ask = await asyncio.get_running_loop().run_in_executor(self._encoding, understand)
         if incoming.model is not None and isinstance(ask, One):
             ask = replace(ask, model=incoming.model)
         elif self._any_model and len(self._registry.names) == 1 and isinstance(ask, One):
@@ -149,14 +155,20 @@ class Endpoint:
             raise ShuttingDown("the server is shutting down and takes no new work")
         if isinstance(ask, One):
             trace.model = self._registry.get(ask.model).name
-        with incoming.watch():
-            result = await in_time(answer(ask, self._registry, caller), caller.timeout_s)
+        incoming.work()
+        result = await in_time(answer(ask, self._registry, caller), caller.timeout_s)
         headers = route.headers(body, result)
         parts = result if isinstance(result, list) else [result]
         trace.results = [part for part in parts if isinstance(part, Result)]
         trace.model = trace.model or next((part.model for part in trace.results), "")
         headers = result_headers(result) | headers
         return Reply(await rendered(route.render, body, result, self._encoding), headers)
+
+
+@cache
+def _name(name: str) -> bytes:
+    """The name of a header as it goes out; there are few."""
+    return name.lower().encode("latin-1")
 
 
 class Reply:
@@ -169,7 +181,7 @@ class Reply:
 
     def __init__(self, pieces: list[bytes], headers: Mapping[str, str]) -> None:
         told = {"content-type": "application/json", **headers, "content-length": str(sum(map(len, pieces)))}
-        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
+        self._headers = [(_name(name), value.encode("latin-1")) for name, value in told.items()]
         self._pieces = pieces
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:

@@ -1,25 +1,25 @@
 """A request as bytes: its headers, its bounded body, and whether its caller is still there."""
 
 import asyncio
-import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
+from vecmill.api.rounds import EVERY_S, Rounds
 from vecmill.errors import BodyStalled, BodyTooLarge, ShuttingDown, UnsupportedMediaType
 from vecmill.serving.registry import Registry
 
-WATCH_AFTER_S = 0.25
-"""Work that takes longer than this is watched for callers who left. Watching costs a task: what a busy server answers
-in a tenth of a second should not pay for it."""
-
-LOOK_S = 0.25
-"""How often a request whose body does not come looks whether work is still taken."""
+WATCHED_FROM = 3
+"""Work that is under way in so many rounds is watched for callers who left. Watching costs a task: what a busy server
+answers in a tenth of a second should not pay for it."""
 
 ANY_TYPE = "*/*"
 """Among the types that a route takes: it does not look at what a body says of itself."""
+
+
+NO_MORE = "the server is shutting down and waits for no more of the body"
 
 
 class CallerGone(Exception):
@@ -27,12 +27,16 @@ class CallerGone(Exception):
 
 
 class Incoming:
-    """One HTTP request.
+    """One HTTP request, and the context in which it is read and answered.
+
+    The task that enters it is cancelled where the body does not come or the caller leaves, and the context raises what
+    happened.
 
     Args:
         scope: As ASGI gives it.
         receive: As ASGI gives it.
         registry: Says whether work is still taken.
+        rounds: Look at it.
         body_timeout_s: How long nothing of a body may come; 0 is as long as it takes.
 
     Attributes:
@@ -43,7 +47,9 @@ class Incoming:
         model: The served name that the path holds; None where it holds none.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, registry: Registry, body_timeout_s: float = 0.0) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, registry: Registry, rounds: Rounds, body_timeout_s: float = 0.0
+    ) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope.get("query_string", b"")
@@ -51,8 +57,27 @@ class Incoming:
         self.model: str | None = scope.get("path_params", {}).get("model")
         self._receive = receive
         self._registry = registry
-        self._body_timeout_s = body_timeout_s or math.inf
-        self._begun = False
+        self._rounds = rounds
+        self._body_timeout_s = body_timeout_s
+        self._begun = self._reading = self._working = False
+        self._seen = 0
+        self._failure: Exception | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Self:
+        self._task = asyncio.current_task()
+        self._rounds.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rounds.discard(self)
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._failure is not None and self._task is not None and not self._task.uncancel():
+            raise self._failure from error
 
     async def json(self, max_bytes: int, others: Sequence[str] = ()) -> bytes:
         """The body, which is JSON by its own account, or one of the other types.
@@ -83,12 +108,28 @@ class Incoming:
             CallerGone: It will not come to its end.
         """
         if self._begun and self._registry.closed:
-            raise ShuttingDown("the server is shutting down and waits for no more of the body")
-        self._begun = True
-        message = await self._patiently()
+            raise ShuttingDown(NO_MORE)
+        self._begun = self._reading = True
+        self._seen = 0
+        message = await self._receive()
+        self._reading = False
         if message["type"] == "http.disconnect":
             raise CallerGone
         return message.get("body", b""), message.get("more_body", False)
+
+    def work(self) -> None:
+        """It is being worked on from now on."""
+        self._working, self._seen = True, 0
+
+    def look(self) -> None:
+        """End it where its body does not come, and watch for its caller where it takes long."""
+        self._seen += 1
+        if self._reading and self._registry.closed:
+            self._fail(ShuttingDown(NO_MORE))
+        elif self._reading and 0 < self._body_timeout_s <= (self._seen - 1) * EVERY_S:
+            self._fail(BodyStalled(f"nothing more of the body came for {self._body_timeout_s:g} s"))
+        elif self._working and self._seen == WATCHED_FROM:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def departure(self) -> None:
         """Wait until the caller has left."""
@@ -106,16 +147,14 @@ class Incoming:
         Raises:
             UnsupportedMediaType: It is.
         """
-        coding = self.headers.get("content-encoding", "").strip().lower() or "identity"
-        if coding != "identity":
+        coding = self.headers.get("content-encoding")
+        if coding and (coding := coding.strip().lower() or "identity") != "identity":
             raise UnsupportedMediaType(f"content-encoding is {coding!r}; send the body uncompressed")
 
-    def watch(self) -> "Watch":
-        """A context in which the running task is cancelled, and CallerGone raised, when the caller leaves."""
-        return Watch(self)
-
     def _check(self, max_bytes: int, others: Sequence[str]) -> None:
-        kind = self.content_type or "application/json"
+        kind = self.headers.get("content-type")
+        if kind != "application/json":
+            kind = self.content_type or "application/json"
         if kind != "application/json" and not kind.endswith("+json") and not {kind, ANY_TYPE} & {*others}:
             raise UnsupportedMediaType(f"content-type is {kind!r}; send application/json")
         self.check_coding()
@@ -123,52 +162,12 @@ class Incoming:
         if length.isdecimal() and int(length) > max_bytes:
             raise BodyTooLarge(f"the body has {length} bytes; this server takes at most {max_bytes}")
 
-    async def _patiently(self) -> Message:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._body_timeout_s
-        while True:
-            try:
-                async with asyncio.timeout_at(min(loop.time() + LOOK_S, end)):
-                    return await self._receive()
-            except TimeoutError:
-                if self._registry.closed:
-                    raise ShuttingDown("the server is shutting down and waits for no more of the body") from None
-                if loop.time() >= end:
-                    raise BodyStalled(f"nothing more of the body came for {self._body_timeout_s:g} s") from None
+    async def _watch(self) -> None:
+        await self.departure()
+        self._fail(CallerGone())
 
-
-class Watch:
-    """Looks for the caller's departure once the work takes long.
-
-    Args:
-        incoming: Whose caller.
-    """
-
-    def __init__(self, incoming: Incoming) -> None:
-        self._incoming = incoming
-        self._gone = False
-        self._watcher: asyncio.Task[None] | None = None
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(WATCH_AFTER_S, self._start)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._gone:
-            raise CallerGone from error
-
-    def _start(self) -> None:
-        self._watcher = self._loop.create_task(self._departure())
-
-    async def _departure(self) -> None:
-        await self._incoming.departure()
-        self._gone = True
+    def _fail(self, failure: Exception) -> None:
+        self._rounds.discard(self)
+        self._failure = failure
         if self._task is not None:
             self._task.cancel()

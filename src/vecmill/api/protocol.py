@@ -28,6 +28,7 @@ class Protocol(HttpToolsProtocol):
     """
 
     _head_bytes = 0
+    _offers = False  # the request at which the parser is: another protocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # TCP has no other
         """A client has connected."""
@@ -56,6 +57,8 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A head is there; one with an offer comes once more without it."""
         self._head_bytes = 0
+        # CONNECT asks for another protocol too, and is refused.
+        self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if not self._offers:
             super().on_headers_complete()
 
@@ -64,11 +67,6 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = 0
         if not self._offers:
             super().on_message_complete()
-
-    @property
-    def _offers(self) -> bool:
-        """Whether the request at which the parser is offers another protocol; CONNECT asks for one, and is refused."""
-        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _read(self, data: memoryview) -> bool:
         """Parse; False where a head with an offer ended at `_other_from`."""

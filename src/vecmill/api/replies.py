@@ -31,14 +31,12 @@ def as_told(ask: Ask, headers: Mapping[str, str]) -> Ask:
     return ask
 
 
-async def in_time(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> Answer:
-    """The answer, unless it takes too long; then what still waits for it is dropped.
+def in_time(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> Coroutine[Any, Any, Answer]:
+    """The answer, unless it takes too long; then what still waits for it is dropped, and TimedOut raised."""
+    return answering if timeout_s == math.inf else _within(answering, timeout_s)
 
-    Raises:
-        TimedOut: It took too long.
-    """
-    if timeout_s == math.inf:
-        return await answering
+
+async def _within(answering: Coroutine[Any, Any, Answer], timeout_s: float) -> Answer:
     try:
         return await asyncio.wait_for(answering, timeout_s)
     except TimeoutError:

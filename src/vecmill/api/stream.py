@@ -19,6 +19,7 @@ from vecmill.api.incoming import CallerGone, Incoming
 from vecmill.api.openapi import Page
 from vecmill.api.ordered import in_order
 from vecmill.api.replies import CLIENT_GONE, UNEXPECTED, as_told, in_time, with_patience
+from vecmill.api.rounds import Rounds
 from vecmill.api.spool import LONGEST_LINE, Room, Spool
 from vecmill.api.trace import Trace, trace_of
 from vecmill.asks import Answer
@@ -88,6 +89,7 @@ class Stream:
         callers: Who may ask, and on which terms.
         events: Told of every request that a stream makes.
         settings: How much a request and all streams together may hold, and how long nothing of a body may come.
+        rounds: As `Incoming`.
 
     Attributes:
         method: How it is asked.
@@ -95,12 +97,15 @@ class Stream:
 
     method = "POST"
 
-    def __init__(self, registry: Registry, callers: Callers, events: Events, settings: Settings) -> None:
+    def __init__(
+        self, registry: Registry, callers: Callers, events: Events, settings: Settings, rounds: Rounds
+    ) -> None:
         self._registry = registry
         self._callers = callers
         self._events = events
         self._together = min(TOGETHER, settings.max_inputs)
         self._room = Room(settings.stream_spool_mb * 1_000_000)
+        self._rounds = rounds
         self._body_timeout_s = settings.body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +128,7 @@ class Stream:
             self._events(part.done(200))
 
         try:
-            await self._run(Incoming(scope, receive, self._registry, self._body_timeout_s), trace, emit)
+            await self._run(Incoming(scope, receive, self._registry, self._rounds, self._body_timeout_s), trace, emit)
         except CallerGone:
             trace.status = CLIENT_GONE
             return
@@ -227,10 +232,11 @@ def fill(answered: Sequence[Answered], places: Sequence[int], result: Result, en
 async def _fill(spool: Spool, incoming: Incoming) -> None:
     """Take the body in as it comes, then look out for the caller's departure."""
     try:
-        more = True
-        while more:
-            part, more = await incoming.piece()
-            spool.write(part)
+        with incoming:
+            more = True
+            while more:
+                part, more = await incoming.piece()
+                spool.write(part)
         spool.end()
         await incoming.departure()
         spool.give_up(CallerGone())

@@ -38,17 +38,16 @@ class Trace(msgspec.Struct):
         """The event of a request answered with this status."""
         if not self.results:
             return RequestDone(self.model, self.route, status, self.tenant)
-        return RequestDone(
-            self.model,
-            self.route,
-            status,
-            self.tenant,
-            inputs=sum(len(one.tokens) for one in self.results),
-            tokens=sum(sum(one.tokens) for one in self.results),
-            truncated=sum(one.truncated for one in self.results),
-            cached=sum(one.cached for one in self.results),
-            timings=max((one.timings for one in self.results), key=lambda timings: timings.total_s),
-        )
+        inputs = tokens = truncated = cached = 0
+        slowest = self.results[0].timings
+        for one in self.results:
+            inputs += len(one.tokens)
+            tokens += sum(one.tokens)
+            truncated += one.truncated
+            cached += one.cached
+            if one.timings.total_s > slowest.total_s:
+                slowest = one.timings
+        return RequestDone(self.model, self.route, status, self.tenant, inputs, tokens, truncated, cached, slowest)
 
 
 def trace_of(scope: Scope) -> Trace:
@@ -74,7 +73,11 @@ class Traced:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+        given = ""
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given = value.decode("latin-1")
+                break
         trace = Trace(request_id(given))
         scope["vecmill.trace"] = trace
         header = (b"x-request-id", trace.request_id.encode())

@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import tokenizers
-from msgspec.structs import replace
 
 from vecmill.core import Pair
 from vecmill.errors import CorruptFile, InvalidRequest, UnsupportedModel
@@ -60,7 +59,7 @@ class Tokenizer:
         least = min(map(self.limit, SIDES))
         if least <= self.framed:
             raise CorruptFile(f"{spec.folder}: a limit of {least} tokens leaves no room for text")
-        self._rowless = self._check_vocabulary(spec)
+        self.rowless = self._check_vocabulary(spec)
 
     @property
     def least_tokens(self) -> int:
@@ -96,14 +95,14 @@ class Tokenizer:
 
     def limit(self, side: str | None = None) -> int:
         """Most tokens of an input, special tokens included; of a side, where the model tells them apart."""
-        own = self._sides.limit(side) if self._sides else None
-        return min(self.max_tokens, own or self.max_tokens)
+        if self._sides is None:
+            return self.max_tokens
+        return min(self.max_tokens, self._sides.limit(side) or self.max_tokens)
 
     def between(self, texts: list[list[int]], prompt: str, cut: Cut, side: str | None) -> list[Tokens]:
         """Ids of texts, the prompt included, between the special tokens and cut to the limit."""
         end, own = self._end_of(prompt), self.limit(side)
-        cut = replace(cut, max_tokens=min(own, cut.max_tokens or own))
-        room, left = self._limit(cut) - self.framed, self._cuts_left(cut)
+        room, left = min(own, cut.max_tokens or own) - self.framed, self._cuts_left(cut)
         fitted = [self._fit(ids, end, room, keeps_end=left) for ids in texts]
         return fitted if self._sides is None else [self._sides.finish(tokens, side) for tokens in fitted]
 
@@ -164,7 +163,8 @@ class Tokenizer:
     def _bare_ids(self, texts: list[str], *, keeps_end: bool = False) -> list[list[int]]:
         """Ids of each text without special tokens."""
         if not keeps_end:
-            texts = [self._shorten(text) for text in texts]
+            usual = 2 * self.max_tokens * CHARS_PER_TOKEN
+            texts = [text if len(text) <= usual else self._shorten(text) for text in texts]
         return [encoding.ids for encoding in self.native.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _limit(self, cut: Cut) -> int:
@@ -215,9 +215,9 @@ class Tokenizer:
         Raises:
             InvalidRequest: There is one; `where` it is comes first in the message.
         """
-        strange = next((number for number in ids if number >= self.vocab_size), None) if self._rowless else None
+        strange = next((number for number in ids if number >= self.vocab_size), None) if self.rowless else None
         if strange is not None:
-            token = self.native.id_to_token(strange)
+            token = self.native.id_to_token(int(strange))
             message = f"{where} holds the token {token!r} (id {strange}), for which the model has no vector"
             raise InvalidRequest(message, param="input")
 

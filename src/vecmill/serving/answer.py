@@ -11,7 +11,6 @@ from vecmill.asks import (
     InfoRequest,
     ListRequest,
     ModelInfo,
-    One,
     Piece,
     Several,
     Tokenized,
@@ -32,6 +31,8 @@ async def answer(ask: Ask, registry: Registry, caller: Caller = ANYONE) -> Answe
         RequestError: There is no such model, or as `ServedModel` says. Of several the first to fail; the others are
             cancelled.
     """
+    if isinstance(ask, Request):
+        return await registry.get(ask.model).submit(ask, caller)
     if isinstance(ask, ListRequest):
         return [describe(model) for model in registry]
     if isinstance(ask, Several):
@@ -70,10 +71,10 @@ def describe(model: ServedModel) -> ModelInfo:
     )
 
 
-async def _one(ask: One, model: ServedModel, caller: Caller) -> Answer:
+async def _one(
+    ask: TokenizeRequest | DetokenizeRequest | InfoRequest | ByTask, model: ServedModel, caller: Caller
+) -> Answer:
     match ask:
-        case Request():
-            return await model.submit(ask, caller)
         case TokenizeRequest():
             return await _tokenize(model, ask)
         case DetokenizeRequest():

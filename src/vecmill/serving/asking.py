@@ -81,16 +81,18 @@ class Asking:
         if cache is not None and self._store is not None and ask.asked:
             ask = yield from self._stored(ask, cache, self._store)
         keys, own, started, shares = ask.keys, set[Key](), 0.0, stores
+        terms = caller.tenant, caller.share, caller.weight
         while ask.asked:
-            followed = {}
-            if shares:
-                followed = self._flights.follow([keys[place] for place in ask.asked], _size(tokens, ask.asked), caller)
-            waits = {flight: flight.waiting() for flight in followed.values()}
-            led = [place for place in ask.asked if keys[place] not in followed]
-            asked = [keys[place] for place in led]
+            led, asked, size = ask.asked, [keys[place] for place in ask.asked], _size(tokens, ask.asked)
+            followed = self._flights.follow(asked, size, terms) if shares else {}
+            waits = {}
+            if followed:
+                waits = {flight: flight.waiting() for flight in followed.values()}
+                led = [place for place in led if keys[place] not in followed]
+                asked, size = [keys[place] for place in led], _size(tokens, led)
             given: list[Column] = []
             job = self._queue(request, tokens, led, caller, numbers) if led else None
-            flight = self._flights.lead(asked, job.future, _size(tokens, led), caller) if job and shares else None
+            flight = self._flights.lead(asked, job.future, size, terms) if job and shares else None
             done = {}
             try:
                 if job is not None:
@@ -154,9 +156,12 @@ class Asking:
 
 def identity(request: Request, caller: Caller) -> int:
     """The same for a request that comes back after a refusal: of the same tenant, with the same inputs."""
-    return hash((caller.tenant, *(tuple(one) if isinstance(one, list) else one for one in request.inputs)))
+    try:
+        return hash((caller.tenant, *request.inputs))
+    except TypeError:  # lists of token ids
+        return hash((caller.tenant, *(tuple(one) if isinstance(one, list) else one for one in request.inputs)))
 
 
 def _size(tokens: Sequence[Tokens], places: Sequence[int]) -> int:
     """Tokens of the inputs at these places."""
-    return sum(len(tokens[place].ids) for place in places)
+    return sum([len(tokens[place].ids) for place in places])

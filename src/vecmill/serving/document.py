@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,8 +19,10 @@ from vecmill.model.modules import Normalize
 from vecmill.model.spec import ModelSpec
 from vecmill.model.static import STATIC
 from vecmill.serving.asking import Answers, Asking
+from vecmill.serving.ending import Ending
 from vecmill.serving.finish import sound
-from vecmill.serving.prepared import Prepared, Preparing, cut_of, empty, too_long
+from vecmill.serving.prepared import Prepared
+from vecmill.serving.preparing import Preparing, cut_of, empty, too_long
 from vecmill.serving.steps import Steps, Wait
 
 TOGETHER = 32_768
@@ -165,7 +168,9 @@ def answers(
         part = slice(first, first + each)
         found = yield from asking.answers(asked, prepared.tokens[part], caller, prepared.owners[part])
         started = started or found.started
-        yield Wait(aside.submit(sums.add, first, found.columns[0]))
+        added: Ending[None] = Ending()
+        aside.submit(added.settle, partial(sums.add, first, found.columns[0]))
+        yield Wait(added)
         del found
     places = [place for place in range(len(request.inputs)) if place not in prepared.faults]
     return Answers([sums.means(places)], 0, started)

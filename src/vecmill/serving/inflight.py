@@ -7,13 +7,13 @@ who followed ask for themselves.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
 
-from vecmill.core import Caller, Value
+from vecmill.core import Value
 from vecmill.engine.base import Column
 from vecmill.serving.cache import Key
+from vecmill.serving.ending import Ending
 
 Terms = tuple[str, float, float]
 """A tenant, its share and a request's weight."""
@@ -32,20 +32,15 @@ class Flight:
     """
 
     rows: dict[Key, int]
-    future: Future[list[Column]]
+    future: Ending[list[Column]]
     size: int
-    terms: Caller
+    terms: Terms
     followed: bool = field(default=False, init=False)
 
-    def waiting(self) -> Future[bool]:
+    def waiting(self) -> Ending[bool]:
         """Ends with the job: whether it has columns. Cancelling this cancels nothing else."""
-        waiter: Future[bool] = Future()
-
-        def tell(done: Future[list[Column]]) -> None:
-            if waiter.set_running_or_notify_cancel():
-                waiter.set_result(not done.cancelled() and done.exception() is None)
-
-        self.future.add_done_callback(tell)
+        waiter: Ending[bool] = Ending()
+        self.future.at_end(lambda: waiter.set_result(self.future.exception() is None))
         return waiter
 
     def values(self, key: Key) -> tuple[Value, ...]:
@@ -65,21 +60,21 @@ class InFlight:
         with self._lock:
             return sum(map(len, self._flights.values()))
 
-    def lead(self, keys: Sequence[Key], future: Future[list[Column]], size: int, terms: Caller) -> Flight:
+    def lead(self, keys: Sequence[Key], future: Ending[list[Column]], size: int, terms: Terms) -> Flight:
         """Let others follow a job until it lands; of two that compute the same they follow the smaller."""
         flight = Flight({key: row for row, key in enumerate(keys)}, future, size, terms)
         with self._lock:
-            flights = self._flights[_weighed(terms)]
+            flights = self._flights[terms]
             for key in keys:
                 other = flights.get(key)
                 if other is None or other.size > size:
                     flights[key] = flight
         return flight
 
-    def follow(self, keys: Sequence[Key], size: int, terms: Caller) -> dict[Key, Flight]:
+    def follow(self, keys: Sequence[Key], size: int, terms: Terms) -> dict[Key, Flight]:
         """The flights that a request may wait for which asks these keys, of so many tokens in all."""
         with self._lock:
-            flights = self._flights.get(_weighed(terms))
+            flights = self._flights.get(terms)
             if not flights:
                 return {}
             followed = {key: one for key in keys if (one := flights.get(key)) is not None and one.size <= size}
@@ -90,15 +85,10 @@ class InFlight:
     def land(self, flight: Flight) -> bool:
         """Nobody follows it from now on; whether anyone did."""
         with self._lock:
-            terms = _weighed(flight.terms)
-            flights = self._flights[terms]
+            flights = self._flights[flight.terms]
             for key in flight.rows:
                 if flights.get(key) is flight:
                     del flights[key]
             if not flights:
-                del self._flights[terms]
+                del self._flights[flight.terms]
             return flight.followed
-
-
-def _weighed(terms: Caller) -> Terms:
-    return terms.tenant, terms.share, terms.weight

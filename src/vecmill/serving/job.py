@@ -3,10 +3,8 @@
 import math
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from vecmill.core import Output
 from vecmill.engine.base import Column, Engine, picked
 from vecmill.errors import RequestError
 from vecmill.serving.cost import CostModel
+from vecmill.serving.ending import Ending
 from vecmill.serving.engines import Engines
 from vecmill.serving.piles import Item
 from vecmill.serving.scheduler import Owner
@@ -146,7 +145,7 @@ class Job(Owner):
         future: Ends with `columns`, or with a RequestError. Cancelling it drops what is still queued.
     """
 
-    __slots__ = ("__weakref__", "_lock", "columns", "future", "marks", "missing", "numbers", "outputs", "started")
+    __slots__ = ("_lock", "columns", "future", "marks", "missing", "numbers", "outputs", "started")
 
     def __init__(
         self,
@@ -166,21 +165,11 @@ class Job(Owner):
         self.missing = set(range(inputs))
         self._lock = threading.Lock()
         self.started = 0.0
-        self.future: Future[list[Column]] = Future()
+        self.future: Ending[list[Column]] = Ending()
 
     def number(self, row: int) -> int:
         """What the caller calls an input."""
         return row if self.numbers is None else self.numbers[row]
-
-    def at_end(self, tell: "Callable[[Job], None]") -> None:
-        """Call this when the job has ended, whichever way, unless nobody knows it any more by then."""
-        weakly = weakref.ref(self)  # a future keeps its callbacks: the rows would wait for the garbage collector
-
-        def ended(_: object) -> None:
-            if (job := weakly()) is not None:
-                tell(job)
-
-        self.future.add_done_callback(ended)
 
     def put(self, rows: list[int], columns: Sequence[Column]) -> None:
         """Some inputs are done. One that was done before stays as it is: a lost lane and the next may both have had it.
@@ -200,17 +189,10 @@ class Job(Owner):
                 for row, value in zip(rows, values, strict=True):
                     column[row] = value
             self.missing.difference_update(rows)
-            last = not self.missing and self._ends()
+            last = not self.missing
         if last:
             self.future.set_result(self.columns)
 
     def fail(self, error: RequestError) -> None:
         """The job ends with an error; the first one counts."""
-        with self._lock:
-            first = self._ends()
-        if first:
-            self.future.set_exception(error)
-
-    def _ends(self) -> bool:
-        """Whether the job ends now: not before and not by being cancelled."""
-        return not self.future.running() and not self.future.done() and self.future.set_running_or_notify_cancel()
+        self.future.set_exception(error)

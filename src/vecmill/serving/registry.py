@@ -92,7 +92,7 @@ class Registry:
             ModelLoading: It is not there yet.
         """
         if name is None and len(self._models) == 1:
-            name = self.names[0]
+            (name,) = self._models
         if name is None or name not in self._models:
             raise UnknownModel(name, self.names)
         model = self._models[name]

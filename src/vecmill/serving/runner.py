@@ -139,7 +139,7 @@ class Runner:
                 self.admit([len(ids) for ids in rows], who)
                 self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
                 self._call(len(rows))
-                job.at_end(self._forget)
+                job.future.at_end(lambda: self._forget(job))
         if short:
             self._execution.at_once(job, rows, engines)
         return job

@@ -126,12 +126,14 @@ class Scheduler(Generic[OwnerT]):
         for item in owner.order:
             owner.piles[self._alike(len(item.ids))].append(item)
         for length, pile in owner.piles.items():
-            token_s = self._price(length) / length
+            token_s, tokens, cost = self._price(length) / length, 0, 0.0
             for item in pile:
-                item.cost = len(item.ids) * token_s
+                tokens += (size := len(item.ids))
+                item.cost = size * token_s
+                cost += item.cost
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
-            self._count(len(pile), tokens_of(pile), total_cost(pile))
+            self._count(len(pile), tokens, cost)
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
@@ -239,7 +241,8 @@ class Scheduler(Generic[OwnerT]):
     def _ahead(self, owner: Owner) -> float:
         """What the owner's part of its next batch costs."""
         length = len(_next(owner).ids)
-        return min(self.room(length), owner.queued, self.batch_inputs) * self._price(length)
+        rows = 1 if owner.queued == 1 else min(self.room(length), owner.queued, self.batch_inputs)
+        return rows * self._price(length)
 
     def _enter(self, owner: OwnerT, tenant: Tenant) -> None:
         owner.tenant = tenant

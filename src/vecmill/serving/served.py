@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vecmill.config import Settings
-from vecmill.core import ANYONE, Caller, Options, Output, Request, Result, Timings, nothing
+from vecmill.core import ANYONE, NOTHING, Caller, Options, Output, Request, Result, Timings
 from vecmill.engine.base import usable_cpus
 from vecmill.errors import EngineFailed, InvalidRequest
 from vecmill.model.spec import WIDTHS, ModelSpec
@@ -28,7 +28,8 @@ from vecmill.serving.document import Documents
 from vecmill.serving.engines import Engines
 from vecmill.serving.events import Events
 from vecmill.serving.finish import ACTIVATIONS, kept, means, vectors
-from vecmill.serving.prepared import Prepared, Preparing, is_small
+from vecmill.serving.prepared import Prepared
+from vecmill.serving.preparing import Preparing, is_small
 from vecmill.serving.priority import go_behind
 from vecmill.serving.runner import Runner
 from vecmill.serving.steps import Steps, on_loop, on_thread, together
@@ -142,12 +143,13 @@ class ServedModel:
         if "multi" in request.outputs:
             self._check_size(sum(prepared.counts))
         try:
-            answers = await self._ask(request, prepared, caller)
+            answers = await on_loop(self._steps(request, prepared, caller))
         except EngineFailed:
             if not request.lenient or prepared.document:
                 raise
             alone = replace(caller, weight=caller.weight / len(prepared.tokens))  # together they count as one
-            asked = [self._ask(request, prepared.only(row), alone) for row in range(len(prepared.tokens))]
+            rows = range(len(prepared.tokens))
+            asked = [on_loop(self._steps(request, prepared.only(row), alone)) for row in rows]
             prepared, answers = settle(prepared, await asyncio.gather(*asked, return_exceptions=True))
         return self._result(request, prepared, answers, started)
 
@@ -182,9 +184,6 @@ class ServedModel:
         """Whether scores are asked of a model that has vectors of tokens instead."""
         return request.ranks and self.spec.late is not None and self.spec.scores is None
 
-    async def _ask(self, request: Request, prepared: Prepared, caller: Caller) -> Answers:
-        return await on_loop(self._steps(request, prepared, caller))
-
     def _prepare(self, request: Request) -> Prepared:
         return (self._documents if request.options.one_document else self.prepare)(request)
 
@@ -206,11 +205,12 @@ class ServedModel:
 
     def _result(self, request: Request, prepared: Prepared, answers: Answers, began: float) -> Result:
         given: dict[Output, Any] = dict(zip(request.outputs, answers.columns, strict=True)) if prepared.tokens else {}
-        options, scores = request.options, given.get("scores", nothing())
+        options, scores = request.options, given.get("scores", NOTHING)
         if scores.size and self.spec.scores and not options.raw_scores:
             scores = ACTIVATIONS[self.spec.scores.activation](scores)
-        rows = self._rows(given["dense"], prepared, options) if "dense" in given else nothing()
-        if multi := kept(given.get("multi", []), prepared.tokens):
+        rows = self._rows(given["dense"], prepared, options) if "dense" in given else NOTHING
+        multi = kept(given["multi"], prepared.tokens) if "multi" in given else []
+        if multi:
             self._token_dims = multi[0].shape[1]  # the first embedding says what a projection makes of a state
         total = time.perf_counter() - began
         return Result(
@@ -223,7 +223,7 @@ class ServedModel:
             tokens=prepared.counts,
             ranges=prepared.document.ranges if prepared.document else [],
             errors=prepared.faults,
-            truncated=sum(one.truncated for one in prepared.tokens),
+            truncated=sum([one.truncated for one in prepared.tokens]),
             cached=answers.cached,
             token_vocabulary=prepared.vocabulary,
             timings=Timings(

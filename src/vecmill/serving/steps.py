@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Generator
-from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+
+from vecmill.serving.ending import Ending
 
 Made = TypeVar("Made")
 
@@ -19,7 +21,7 @@ class Wait:
         timeout_s: Seconds after which the step gets TimeoutError instead; None waits as long as it takes.
     """
 
-    future: Future[Any]
+    future: Ending[Any]
     timeout_s: float | None = None
 
 
@@ -45,23 +47,23 @@ async def on_loop(steps: Steps[Made]) -> Made:
         steps.close()
 
 
-async def _ended(future: Future[Made]) -> Made:
-    """What a future ends with; cancelling the call cancels it. Half the work of `asyncio.wrap_future`."""
+async def _ended(future: Ending[Made]) -> Made:
+    """What it ends with; cancelling the call cancels it."""
     if not future.done():
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
-
-        def tell(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended before
-                loop.call_soon_threadsafe(_wake, waiter)
-
-        future.add_done_callback(tell)
+        future.at_end(partial(_tell, loop, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
             future.cancel()
             raise
     return future.result()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended before
+        loop.call_soon_threadsafe(_wake, waiter)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +25,7 @@ from vecmill.model.identity import digest_of_files
 from vecmill.model.spec import ModelSpec
 from vecmill.serving.cache import Key, size_bytes
 from vecmill.serving.encoded import decode, encode
+from vecmill.serving.ending import Ending
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class ResultStore:
         self._ttl_s = ttl_s
         self._pause_s = pause_s
         self._changed = threading.Condition()
-        self._reads: deque[tuple[Sequence[Key], Future[Known]]] = deque()
+        self._reads: deque[tuple[Sequence[Key], Ending[Known]]] = deque()
         self._writes: deque[tuple[Key, Sequence[Value]]] = deque()
         self._queued_bytes = 0
         self._ready = self._closing = self._failed = False
@@ -115,12 +115,12 @@ class ResultStore:
         """Whether it is worth asking now."""
         return self._ready and time.monotonic() >= self._quiet_until
 
-    def read(self, keys: Sequence[Key]) -> Future[Known] | None:
+    def read(self, keys: Sequence[Key]) -> Ending[Known] | None:
         """Ask for these answers; None where the store would not answer. The future never ends with an error."""
         with self._changed:
             if not self.ready or self._closing:
                 return None
-            future: Future[Known] = Future()
+            future: Ending[Known] = Ending()
             self._reads.append((keys, future))
             self._changed.notify()
         return future
@@ -189,8 +189,8 @@ class ResultStore:
                 self._failed = False
                 log.info("the stored answers of %s are used again", self._name)
 
-    def _read(self, store: Store, whose: bytes, keys: Sequence[Key], future: Future[Known]) -> None:
-        if not future.set_running_or_notify_cancel():
+    def _read(self, store: Store, whose: bytes, keys: Sequence[Key], future: Ending[Known]) -> None:
+        if future.done():
             return
         known: Known = {}
         try:
@@ -208,8 +208,7 @@ class ResultStore:
     def _forget_reads(self) -> None:
         while self._reads:
             _, future = self._reads.popleft()
-            if future.set_running_or_notify_cancel():
-                future.set_result({})
+            future.set_result({})
 
     def _fail(self, why: str) -> None:
         """Count a failure; the first after it worked gets a line."""

@@ -20,6 +20,8 @@ from vecmill.core import Options, Request, Result
 UNNAMED = "default/not-specified"
 """What Infinity's clients send for a model where they were told none."""
 
+UNNAMED_JSON = msgspec.Raw(msgspec.json.encode(UNNAMED))
+
 LENGTHS = ("dimensions", "output_dimension")
 """What asks for so many leading numbers; what is wrong with it has a status of its own."""
 
@@ -241,8 +243,7 @@ def _common(result: Result) -> dict[str, Any]:
 
 def is_infinity(keys: Keys, _: Headers) -> bool:
     """Whether a body for /embeddings is Infinity's and not OpenAI's."""
-    unnamed = bytes(keys.get("model", b"")) == f'"{UNNAMED}"'.encode()
-    return unnamed or bool({"modality", "output_dimension"} & keys.keys())
+    return "modality" in keys or "output_dimension" in keys or keys.get("model") == UNNAMED_JSON
 
 
 INFINITY = Dialect(

@@ -124,8 +124,7 @@ def _other(error: errors.VecmillError) -> tuple[int, str, None]:
 
 def is_mistral(keys: Keys, headers: Headers) -> bool:
     """Whether a body for /v1/embeddings is Mistral's: by its keys, or because its SDK says so, which wants an id."""
-    by_sdk = "mistral" in headers.get("user-agent", "")
-    return by_sdk or bool({"output_dimension", "output_dtype"} & keys.keys())
+    return "output_dimension" in keys or "output_dtype" in keys or "mistral" in headers.get("user-agent", "")
 
 
 MISTRAL = Dialect(

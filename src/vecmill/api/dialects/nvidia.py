@@ -135,10 +135,9 @@ def render_error(error: VecmillError) -> ErrorReply:
 
 def is_nvidia(keys: Keys, _: Headers) -> bool:
     """Whether a body for /v1/embeddings is NVIDIA's: a passage, or beside a purpose an end to cut off or a type."""
-    if bytes(keys.get("input_type", b"")) == b'"passage"':
+    if "input_type" in keys and ("embedding_type" in keys or bytes(keys["input_type"]) == b'"passage"'):
         return True
-    cuts = bytes(keys.get("truncate", b"")) in {b'"NONE"', b'"START"', b'"END"'}
-    return cuts or {"input_type", "embedding_type"} <= keys.keys()
+    return "truncate" in keys and bytes(keys["truncate"]) in {b'"NONE"', b'"START"', b'"END"'}
 
 
 def _may_cut(truncate: Truncate | None) -> bool:

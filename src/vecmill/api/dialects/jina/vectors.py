@@ -102,9 +102,9 @@ def render(body: JinaEmbeddingsBody, result: Result) -> JinaEmbeddingsAnswer:
 
 def is_jina(keys: Keys, _: Headers) -> bool:
     """Whether a body for /v1/embeddings is Jina's: by its keys, or because the first input is an object."""
-    beginning = bytes(memoryview(keys.get("input", b""))[:16]).translate(None, b" \n\r\t")
-    alone = "embedding_type" in keys and "input_type" not in keys
-    return bool(OWN_KEYS & keys.keys()) or alone or beginning.startswith(b"[{")
+    if not OWN_KEYS.isdisjoint(keys) or ("embedding_type" in keys and "input_type" not in keys):
+        return True
+    return bytes(memoryview(keys.get("input", b""))[:16]).translate(None, b" \n\r\t").startswith(b"[{")
 
 
 def _kinds(body: JinaEmbeddingsBody) -> list[str]:

@@ -103,7 +103,9 @@ def render_error(error: errors.VecmillError) -> ErrorReply:
 
 def is_vllm(keys: Keys, _: object) -> bool:
     """Whether a body is vLLM's, by its keys."""
-    return bool(OWN_KEYS & keys.keys()) or bytes(keys.get("encoding_format", b"")).startswith(b'"bytes')
+    if not OWN_KEYS.isdisjoint(keys):
+        return True
+    return "encoding_format" in keys and bytes(keys["encoding_format"]).startswith(b'"bytes')
 
 
 def options(body: VllmOptions, **more: Any) -> Options:  # noqa: ANN401 (fields of Options)
