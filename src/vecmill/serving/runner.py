@@ -137,8 +137,7 @@ class Runner:
                 engines.enter()
             else:
                 self.admit([len(ids) for ids in rows], who)
-                self._queue.add(job, rows, tenant=tenant, share=share, weight=weight)
-                self._call(len(rows))
+                self._call(len(rows), self._queue.add(job, rows, tenant=tenant, share=share, weight=weight))
                 job.future.at_end(lambda: self._forget(job))
         if short:
             self._execution.at_once(job, rows, engines)
@@ -222,11 +221,12 @@ class Runner:
                 (self._wake_express if work.express else self._wake).wait()
         return []
 
-    def _call(self, inputs: int) -> None:
-        """Wake lanes for new inputs; the express lane only where all others are busy. The lock is held."""
+    def _call(self, inputs: int, cost: float = 0.0) -> None:
+        """Wake lanes for new inputs, the express lane only for what it may take. The lock is held."""
         self._wake.notify(inputs)
-        if self._queue.waiting_items and all(lane.items for lane in self._lanes if not lane.express):
-            self._wake_express.notify()
+        for lane in self._lanes:
+            if lane.express and self._queue.waiting_items and cost <= lane.most(self._lanes) > 0.0:
+                self._wake_express.notify()
 
     def _lose(self, work: Work, how: str) -> None:
         """A lane is lost: queue again what it held, and begin another."""

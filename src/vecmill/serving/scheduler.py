@@ -108,8 +108,8 @@ class Scheduler(Generic[OwnerT]):
         tenant: str = "",
         share: float = 1.0,
         weight: float = 1.0,
-    ) -> None:
-        """Queue the inputs of a new owner, in order.
+    ) -> float:
+        """Queue the inputs of a new owner, in order; what they cost.
 
         Args:
             owner: Nothing of it is queued.
@@ -119,12 +119,13 @@ class Scheduler(Generic[OwnerT]):
             weight: The owner's weight beside the tenant's others.
         """
         if not rows:
-            return
+            return 0.0
         whose = self._tenant(tenant, share)
         owner.order = [Item(ids, owner, row) for row, ids in enumerate(rows)]
         owner.order.reverse()
         for item in owner.order:
             owner.piles[self._alike(len(item.ids))].append(item)
+        all_cost = 0.0
         for length, pile in owner.piles.items():
             token_s, tokens, cost = self._price(length) / length, 0, 0.0
             for item in pile:
@@ -134,9 +135,11 @@ class Scheduler(Generic[OwnerT]):
             whose.lines[length].append(pile)
             self._lines[length].append(pile)
             self._count(len(pile), tokens, cost)
+            all_cost += cost
         owner.queued = len(rows)
         owner.weight = weight
         self._enter(owner, whose)
+        return all_cost
 
     def put_back(self, items: Sequence[Item[OwnerT]]) -> None:
         """Queue items again that were taken; those of an owner stand before what else is queued of it."""

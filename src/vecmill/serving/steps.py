@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import threading
+from collections import deque
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +54,7 @@ async def _ended(future: Ending[Made]) -> Made:
     if not future.done():
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
-        future.at_end(partial(_tell, loop, waiter))
+        future.at_end(partial(_bell_of(loop).ring, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -61,14 +63,43 @@ async def _ended(future: Ending[Made]) -> Made:
     return future.result()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended before
-        loop.call_soon_threadsafe(_wake, waiter)
+class Bell:
+    """Wakes those who wait on an event loop, from other threads: as many as a batch answers at once.
+
+    Args:
+        loop: Where they wait.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._rung = False
+
+    def ring(self, waiter: asyncio.Future[None]) -> None:
+        """Wake this one, with those that were rung for and are not awake yet."""
+        self._waiters.append(waiter)
+        if not self._rung:
+            self._rung = True
+            with contextlib.suppress(RuntimeError):  # the loop has ended before
+                self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._rung = False  # before anyone is looked for: who comes meanwhile rings again
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+_here = threading.local()
+
+
+def _bell_of(loop: asyncio.AbstractEventLoop) -> Bell:
+    """The bell of the loop that runs on this thread."""
+    bell: Bell | None = getattr(_here, "bell", None)
+    if bell is None or bell.loop is not loop:
+        bell = _here.bell = Bell(loop)
+    return bell
 
 
 async def together(*calls: Coroutine[Any, Any, Made]) -> list[Made]:
