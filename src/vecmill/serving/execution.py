@@ -79,7 +79,9 @@ class Execution:
             return
         if work.abandoned:
             return
-        good = np.logical_and.reduce([sound(*pair) for pair in zip(items[0].owner.outputs, columns, strict=True)])
+        good, *more = (sound(*pair) for pair in zip(items[0].owner.outputs, columns, strict=True))
+        for also in more:
+            good = good & also
         done: dict[int, list[int]] = {}
         for place, (item, fine) in enumerate(zip(items, good.tolist(), strict=True)):
             if fine:

@@ -3,7 +3,6 @@
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from vecmill.errors import RequestError
 from vecmill.serving.cost import CostModel
 from vecmill.serving.ending import Ending
 from vecmill.serving.engines import Engines
-from vecmill.serving.piles import Item
+from vecmill.serving.piles import Item, tokens_of
 from vecmill.serving.scheduler import Owner
 
 EXPRESS = 3.0
@@ -108,9 +107,12 @@ class Work:
         self.items = items
         if items:
             self.held = time.monotonic()
-            length = sum(len(item.ids) for item in items) / len(items)
+            length = tokens_of(items) / len(items)
             self.expected_s = cost.seconds(len(items), length)
-            self.part_s = max(Counter(id(item.owner) for item in items).values()) * cost.price(length)
+            parts: dict[int, int] = {}
+            for item in items:
+                parts[id(item.owner)] = parts.get(id(item.owner), 0) + 1
+            self.part_s = max(parts.values()) * cost.price(length)
 
     def left_s(self, now: float) -> float:
         """Predicted seconds until the batch in hand is done."""

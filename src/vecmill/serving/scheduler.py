@@ -171,7 +171,8 @@ class Scheduler(Generic[OwnerT]):
         most /= token_s
         room = min(self.room(own) * own, most)
         knee = max(room, min(self._bounded(self._knee, own) * own, most)) if self._knee is not None else room
-        length, batch, tokens = self._alike(own), list[Item[OwnerT]](), 0
+        batch: list[Item[OwnerT]] = []
+        length, tokens = self._alike(own), 0
         for pile in chain((owner.piles[length],), filled(tenant.lines[length]), filled(self._lines[length])):
             whole = len(pile) == pile[-1].owner.queued and len(pile) <= room < knee and tokens_of(pile) <= room
             small = knee if pile[-1].owner.tenant is tenant else max(room, knee / 2)

@@ -1,21 +1,23 @@
 """Work that waits for futures, written once: an event loop or a thread does the waiting."""
 
 import asyncio
-import contextlib
+import logging
 import threading
 from collections import deque
 from collections.abc import Coroutine, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from vecmill.serving.ending import Ending
+
+log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """What a step waits for; its result or its error is sent back into the work.
 
     Attributes:
@@ -80,8 +82,10 @@ class Bell:
         self._waiters.append(waiter)
         if not self._rung:
             self._rung = True
-            with contextlib.suppress(RuntimeError):  # the loop has ended before
+            try:
                 self.loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:
+                log.debug("the loop has ended before what it waited for")
 
     def _wake(self) -> None:
         self._rung = False  # before anyone is looked for: who comes meanwhile rings again
