@@ -1,7 +1,7 @@
 """How something ends that others wait for: with a value, with an error, or because nobody wants it any more.
 
 What `concurrent.futures.Future` is, without its condition variable: that is made for each future and taken with each
-question, and was a tenth of what a lone request cost (0018).
+question, and was a tenth of what a lone request cost (docs/decisions/0016-fewer-calls.md).
 """
 
 from collections.abc import Callable
