@@ -30,6 +30,17 @@ async def two(serve: Serve, fake: FakeEngine, events: Events) -> AsyncIterator[h
         yield one
 
 
+def test_many_events_are_counted() -> None:
+    """What was told and not yet counted is counted when somebody asks; nothing is kept for that without end."""
+    metrics = Metrics(Registry([]))
+    for _ in range(10_001):
+        metrics(BatchDone("one", 3, 30, 0.01, failed=False))
+        assert len(metrics._told) < 1_000
+    for _ in range(2):
+        assert b'vecmill_batch_inputs_count{model="one"} 10001.0' in metrics.text()
+    assert b'vecmill_batch_inputs_sum{model="one"} 30003.0' in metrics.text()
+
+
 Labels = tuple[tuple[str, str], ...]
 
 

@@ -125,6 +125,19 @@ def test_a_small_request_takes_the_express_lane(runner: Runner, engines: Engines
     assert runner.waiting_items == 21
 
 
+def test_the_express_lane_sleeps_on(runner: Runner, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is woken for what it may take alone: else each query of many would take the interpreter from the loop."""
+    fill(runner, engines)
+    until(lambda: not runner._lanes[-1].items)
+    woken = list[int]()
+    monkeypatch.setattr(runner._wake_express, "notify", lambda: woken.append(runner.waiting_items))
+    for _ in range(20):
+        runner.submit([row(17)])
+    assert not woken
+    runner.submit([row(16)])
+    assert woken == [21]
+
+
 def test_the_express_lane_is_not_for_equals(runner: Runner, engines: Engines) -> None:
     """Beside batches of many small requests one not much smaller waits: with its like it makes a batch."""
     gates(engines, is_open=False)
