@@ -53,6 +53,15 @@ def test_what_was_to_happen_at_the_end_happens_once() -> None:
     assert not one._calls
 
 
+def test_one_who_fails_when_told_harms_nobody() -> None:
+    """Those who wait behind it are told all the same, and whoever ended it goes on."""
+    one, told = Ending[int](), list[int]()
+    one.at_end(lambda: 1 // 0)
+    one.at_end(lambda: told.append(one.result()))
+    assert one.set_result(1)
+    assert told == [1]
+
+
 def test_work_settles_it() -> None:
     """With what it returns or raises; work that nobody waits for is not begun."""
     done, failed, dropped = Ending[int](), Ending[int](), Ending[int]()

@@ -4,10 +4,13 @@ What `concurrent.futures.Future` is, without its condition variable: that is mad
 question, and was a tenth of what a lone request cost (docs/decisions/0016-fewer-calls.md).
 """
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from threading import Lock
 from typing import Generic, TypeVar, cast
+
+log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
 
@@ -99,5 +102,8 @@ class Ending(Generic[Made]):
             self._value, self._error, self._ended = value, error, True
             calls, self._calls = self._calls, []  # what they refer to is not kept by who keeps this
         for call in calls:
-            call()
+            try:
+                call()
+            except Exception:
+                log.exception("who was to be told of an end failed")  # others wait too
         return True
