@@ -37,6 +37,6 @@ class Rounds:
         if not self._visited:
             self._loop = None
             return
+        loop.call_later(EVERY_S, self._go, loop)  # first: what fails at one must not end the rounds
         for one in list(self._visited):
             one.look()
-        loop.call_later(EVERY_S, self._go, loop)
