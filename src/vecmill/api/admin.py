@@ -143,7 +143,7 @@ class Admin:
     async def health(self, _: Request) -> Response:
         """503 once an engine has died, for a liveness probe."""
         states = self._registry.states
-        broken = bool(self._registry.broken)
+        broken = "broken" in states.values()
         return _json(Health("broken" if broken else "ok", states, time.time()), 503 if broken else 200)
 
     async def ready(self, _: Request) -> Response:
