@@ -164,9 +164,15 @@ class ByTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Several(msgspec.Struct, frozen=True):
-    """Questions in one, answered by as many answers or one error."""
+    """Questions in one, answered by as many answers or one error.
+
+    Attributes:
+        parts: Each of them.
+        name: What the caller calls the list of them, where errors are to say which one is wrong.
+    """
 
     parts: "list[Ask]"
+    name: str = ""
 
 
 One = Request | TokenizeRequest | DetokenizeRequest | InfoRequest | ByTask

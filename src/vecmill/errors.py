@@ -100,27 +100,34 @@ class InvalidRequest(RequestError):
     Attributes:
         param: The field of the request that is wrong, or None when it is the body as a whole.
         code: A short word for programs, or None.
+        part: Which of several questions in one is wrong, in the caller's words; "" where there is one.
     """
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
+        self.part = ""
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.args[0]}" if self.part else str(self.args[0])
 
     def about(self, names: Mapping[str, str]) -> Self:
         """The same with the caller's names of our fields, where one of ours is the field or begins the message."""
-        begins = _WORD.match(str(self))
+        message = str(self.args[0])
+        begins = _WORD.match(message)
         if begins and begins[0] in names:
-            self.args = (names[begins[0]] + str(self)[begins.end() :],)
+            self.args = (names[begins[0]] + message[begins.end() :],)
         self.param = names.get(self.param, self.param) if self.param else self.param
         return self
 
     def at(self, place: Callable[[int], str]) -> Self:
         """The same with the caller's name of an input, where the message begins with `input` and its number."""
-        begins = _PLACE.match(str(self))
+        message = str(self.args[0])
+        begins = _PLACE.match(message)
         if begins:
             named = place(int(begins[1]))
-            self.args = (named + str(self)[begins.end() :],)
+            self.args = (named + message[begins.end() :],)
             self.param = _WORD.findall(named)[0] if self.param == "input" else self.param
         return self
 

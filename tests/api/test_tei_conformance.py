@@ -131,6 +131,21 @@ async def test_bodies_that_are_none(
     assert (reply.status_code, reply.json()["error_type"]) == (status, "Validation")
 
 
+@pytest.mark.parametrize(
+    ("instance", "message"),
+    [
+        ({"inputs": ["the cat", ""]}, "instances[1]: inputs[1] is an empty string"),
+        ({"inputs": "the cat", "dimensions": 99}, "instances[1]: dimensions is 99"),
+        ({"inputs": {"source_sentence": "the cat"}}, "instances[1]: the body is wrong"),
+    ],
+)
+async def test_vertex_says_which_instance(tei: httpx.AsyncClient, instance: dict[str, object], message: str) -> None:
+    """An error names the instance that is wrong and the field in it, whether it is found before the model or by it."""
+    reply = await tei.post("/vertex", json={"instances": [{"inputs": "the cat"}, instance]})
+    assert reply.status_code >= 400
+    assert reply.json()["error"].startswith(message)
+
+
 async def test_vertex(tei: httpx.AsyncClient) -> None:
     """Vertex AI's envelope holds the answer of each instance."""
     assert np.shape((await tei.post("/vertex", json={"instances": [{"inputs": "a"}]})).json()["predictions"]) == (

@@ -17,7 +17,7 @@ from vecmill.asks import (
     TokenizeRequest,
 )
 from vecmill.core import ANYONE, Caller, Options, Request
-from vecmill.errors import WrongTask
+from vecmill.errors import InvalidRequest, WrongTask
 from vecmill.model.pieces import pieces, spelled
 from vecmill.serving.registry import Registry
 from vecmill.serving.served import ServedModel
@@ -36,8 +36,16 @@ async def answer(ask: Ask, registry: Registry, caller: Caller = ANYONE) -> Answe
     if isinstance(ask, ListRequest):
         return [describe(model) for model in registry]
     if isinstance(ask, Several):
-        return await together(*(answer(part, registry, caller) for part in ask.parts))
+        return await together(*(_part(ask, number, registry, caller) for number in range(len(ask.parts))))
     return await _one(ask, registry.get(ask.model), caller)
+
+
+async def _part(ask: Several, number: int, registry: Registry, caller: Caller) -> Answer:
+    try:
+        return await answer(ask.parts[number], registry, caller)
+    except InvalidRequest as failure:
+        failure.part = f"{ask.name}[{number}]" if ask.name else ""
+        raise
 
 
 def describe(model: ServedModel) -> ModelInfo:

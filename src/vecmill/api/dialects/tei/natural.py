@@ -60,8 +60,19 @@ def render(body: TeiAnyBody, result: Result) -> object:
 
 
 def parse_vertex(body: TeiVertexBody, heads: Headers) -> Several:
-    """Each instance by itself."""
-    return Several([parse(one, heads) for one in body.instances])
+    """Each instance by itself.
+
+    Raises:
+        InvalidRequest: One is wrong; it says which.
+    """
+    parts: list[Ask] = []
+    for number, one in enumerate(body.instances):
+        try:
+            parts.append(parse(one, heads))
+        except InvalidRequest as failure:
+            failure.part = f"instances[{number}]"
+            raise
+    return Several(parts, "instances")
 
 
 def render_vertex(body: TeiVertexBody, results: list[Result]) -> dict[str, list[object]]:
